@@ -204,7 +204,7 @@ class ActionModule(FetchingAction):
         if not described["workloads"] and not self._task.check_mode:
             obstacles.append(
                 "none of the workloads can be measured here:"
-                f" {'; '.join(one['reason'] for one in described['workloads_left_out'])}"
+                f" {'; '.join(workload['reason'] for workload in described['workloads_left_out'])}"
             )
         fetched = (
             []
@@ -487,13 +487,13 @@ class ActionModule(FetchingAction):
     def _fetch_earlier(self, task_vars: dict[str, t.Any], host: str, runs: list[str]) -> list[str]:
         """Fetch earlier runs and return the names of those that were; a failure is a warning."""
         fetched, left = self.fetch_waiting(task_vars, host, runs)
-        for one in fetched:
+        for collected in fetched:
             display.display(
-                f"{text.line(host)}: fetched {len(one.result.samples)} samples of run {one.result.run}, which no"
-                f" controller had collected: {one.path}. Its report: {report_call(one)}"
+                f"{text.line(host)}: fetched {len(collected.result.samples)} samples of run {collected.result.run},"
+                f" which no controller had collected: {collected.path}. Its report: {report_call(collected)}"
             )
         say_left(host, left)
-        return [one.result.run for one in fetched]
+        return [collected.result.run for collected in fetched]
 
 
 def _see_that_it_is_read() -> None:

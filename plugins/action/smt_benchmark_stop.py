@@ -56,13 +56,13 @@ class ActionModule(FetchingAction):
         fetched, left = self.fetch_waiting(
             task_vars, host, sorted(stopped["uncollected"], key=lambda run: (run not in stopped["runs"], run))
         )
-        for one in fetched:
-            self._say(host, one, one.result.run in stopped["runs"])
+        for collected in fetched:
+            self._say(host, collected, collected.result.run in stopped["runs"])
         say_left(host, left)
         ended = {
             "changed": stopped["changed"],
             "runs": stopped["runs"],
-            "paths": [one.path for one in fetched],
+            "paths": [collected.path for collected in fetched],
         }
         failed = [f"{run}: {reason}" for run, reason in left.items() if run in stopped["runs"]]
         return (

@@ -97,7 +97,11 @@ class ActionModule(ControllerAction):
         """Write the files and the history; return the names of the former, and whether one of them was changed."""
         try:
             # All of them before the first is written.
-            paths = {name: places.file(options[name], one.suffixes) for name, one in FORMATS.items() if options[name]}
+            paths = {
+                name: places.file(options[name], file_format.suffixes)
+                for name, file_format in FORMATS.items()
+                if options[name]
+            }
             changed = [
                 result_files.write_page(
                     path,

@@ -51,7 +51,7 @@ class ActionModule(ControllerAction):
             "by_path": by_path,
             # A result may be of a host that the play is not about.
             "evaluated": sorted(
-                {host for one in by_path.values() for host in one["evaluated"]} & set(self._user.hosts)
+                {host for evaluation in by_path.values() for host in evaluation["evaluated"]} & set(self._user.hosts)
             ),
         }
 
@@ -79,8 +79,8 @@ class ActionModule(ControllerAction):
         now = datetime.datetime.now(datetime.UTC)
         conclusions, refused = decisions.read_all(paths, now)
         # Once, and not again with the classes that facts show.
-        for one in refused[:MAX_REFUSED] if not known else ():
-            display.warning(text.line(f"{one['file']} does not count: {one['reason']}", MAX_WARNING))
+        for refusal in refused[:MAX_REFUSED] if not known else ():
+            display.warning(text.line(f"{refusal['file']} does not count: {refusal['reason']}", MAX_WARNING))
         if len(refused) > MAX_REFUSED and not known:
             display.warning(f"{len(refused) - MAX_REFUSED} more results in {text.line(path_of_runs)} do not count")
         classes = decisions.decisions(conclusions, now, known)

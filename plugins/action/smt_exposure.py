@@ -42,9 +42,9 @@ class ActionModule(ControllerAction):
         hosts = [self._host(name, options) for name in sorted(play["ansible_play_hosts_all"])]
         for line in cores_in_use.table(hosts):
             display.display(line)
-        for one in hosts if len(hosts) <= FEW_HOSTS else []:
-            for sentence in cores_in_use.sentences(one):
-                display.display(f"{one.name}: {sentence}")
+        for host in hosts if len(hosts) <= FEW_HOSTS else []:
+            for sentence in cores_in_use.sentences(host):
+                display.display(f"{host.name}: {sentence}")
         return {
             "changed": self._write(options["dest"], hosts),
             "dest": options["dest"],
@@ -54,7 +54,7 @@ class ActionModule(ControllerAction):
     def _host(self, name: str, options: dict[str, t.Any]) -> cores_in_use.HostLook:
         if name in options["not_contacted"]:
             return cores_in_use.HostLook(name, compliance.NOT_CONTACTED, {})
-        yields = [one["workload"] for one in options["yields"].get(name, [])]
+        yields = [entry["workload"] for entry in options["yields"].get(name, [])]
         found = self._user.registered(options["results"], name)
         facts = self._user.registered(options["facts"], name) if options["facts"] else None
         # What failed before says why there is nothing.

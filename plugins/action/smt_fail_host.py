@@ -29,8 +29,8 @@ class ActionModule(ControllerAction):
         """Fail one host, or count it as unreachable, as its status says."""
         host = str(play["inventory_hostname"])
         if options["shown"]:
-            one = self._user.registered_by_any(options["shown"])["failing"].get(host)
-            return {"changed": False} if one is None else _found(one["status"], one["sentence"])
+            failure = self._user.registered_by_any(options["shown"])["failing"].get(host)
+            return {"changed": False} if failure is None else _found(failure["status"], failure["sentence"])
         registered = self._user.registered(options["results"], host)
         registered = registered if isinstance(registered, dict) else {}
         if host in options["not_contacted"]:

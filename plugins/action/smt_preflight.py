@@ -284,7 +284,7 @@ class ActionModule(ControllerAction):
         found += [
             f"{name} has to be set (-e {name}=...): {_MARKUP.sub(_INSIDE, specs[name]['description'][0])}"
             for name in needs
-            if all(one.name != name for one in settings)
+            if all(setting.name != name for setting in settings)
         ]
         found += variables.boot_problems(settings, len(written)) if evaluates else []
         found += variables.slot_problems(settings, len(written))

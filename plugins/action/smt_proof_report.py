@@ -49,9 +49,9 @@ class ActionModule(ControllerAction):
             proofs = [self._proof(name, options, directory) for name in sorted(play["ansible_play_hosts_all"])]
             for line in page.table(proofs):
                 display.display(line)
-            for one in proofs if len(proofs) <= FEW_HOSTS else []:
-                for found in findings.of(one) if one.reason is None else []:
-                    display.display(f"{one.name}: {found.part}: {findings.TITLES[found.state]}. {found.sentence}")
+            for proof in proofs if len(proofs) <= FEW_HOSTS else []:
+                for found in findings.of(proof) if proof.reason is None else []:
+                    display.display(f"{proof.name}: {found.part}: {findings.TITLES[found.state]}. {found.sentence}")
             self._write(directory / FOLDER, proofs)
         except BorderError as error:
             raise AnsibleActionFail(f"smt_proof_report: {error}") from None
@@ -60,9 +60,9 @@ class ActionModule(ControllerAction):
             "page": str(directory / FOLDER / PAGE),
             "summary": page.summary(proofs),
             "failed_parts": {
-                one.name: [found.part for found in findings.of(one) if found.state == findings.FAILS]
-                for one in proofs
-                if one.reason is None
+                proof.name: [found.part for found in findings.of(proof) if found.state == findings.FAILS]
+                for proof in proofs
+                if proof.reason is None
             },
         }
 
@@ -97,11 +97,11 @@ class ActionModule(ControllerAction):
         directory = places.directory(str(directory))
         dry = self._task.check_mode
         result_files.write_page(directory / PAGE, page.render(proofs, now.strftime("%Y-%m-%d %H:%M UTC")), dry)
-        for one in proofs:
-            if one.reason is None:
-                path = directory / f"{result_files.file_stem(one.name)}.json"
+        for proof in proofs:
+            if proof.reason is None:
+                path = directory / f"{result_files.file_stem(proof.name)}.json"
                 places.see_that_ours(path)
-                content = json.dumps(document.made(one, now.strftime("%Y-%m-%d")), indent=1) + "\n"
+                content = json.dumps(document.made(proof, now.strftime("%Y-%m-%d")), indent=1) + "\n"
                 result_files.write_text(path, content, dry)
         if not dry:
             display.display(f"The page: {directory / PAGE}")

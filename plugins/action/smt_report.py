@@ -73,18 +73,18 @@ class ActionModule(ControllerAction):
             "changed": bool(built.written),
             "index": str(run_dir / "index.html"),
             "files": built.written,
-            "refused": [{"file": one.file, "reason": one.reason} for one in built.refused],
+            "refused": [{"file": refusal.file, "reason": refusal.reason} for refusal in built.refused],
             "hosts": [
                 {"host": row["host"], "recommendation": row["recommendation"], "sentence": row["sentence"]}
                 for row in built.hosts
             ],
             "classes": [
                 {
-                    **{key: one[key] for key in ("hardware_class", "hosts", "recommendation")},
-                    "sentence": hardware_classes.line(one),
+                    **{key: hardware_class[key] for key in ("hardware_class", "hosts", "recommendation")},
+                    "sentence": hardware_classes.line(hardware_class),
                 }
-                for one in built.classes
-                if one["hosts"] > 1
+                for hardware_class in built.classes
+                if hardware_class["hosts"] > 1
             ],
         }
         self._show(result, {row["host"]: list(row["workloads"].values()) for row in built.hosts[:MAX_TABLES]})
@@ -94,7 +94,10 @@ class ActionModule(ControllerAction):
                 {"before_header": path, "after_header": path, "before": built.summary[0], "after": built.summary[1]}
             ]
         if built.refused or built.missing:
-            result["warnings"] = [*(f"not in the report: {one.reason}" for one in built.refused), *built.missing]
+            result["warnings"] = [
+                *(f"not in the report: {refusal.reason}" for refusal in built.refused),
+                *built.missing,
+            ]
         if len(built.refused) == len(paths):
             result.update(failed=True, msg=f"none of {len(paths)} results could be used: {built.refused[0].reason}")
         return result
@@ -110,8 +113,8 @@ class ActionModule(ControllerAction):
         if len(hosts) > MAX_SHOWN:
             display.display(f"... and {len(hosts) - MAX_SHOWN} more hosts.")
         classes = result["classes"]
-        for one in classes[:MAX_SHOWN]:
-            display.display(one["sentence"])
+        for hardware_class in classes[:MAX_SHOWN]:
+            display.display(hardware_class["sentence"])
         if len(classes) > MAX_SHOWN:
             display.display(f"... and {len(classes) - MAX_SHOWN} more hardware classes.")
         display.display(f"The report: {result['index']}")

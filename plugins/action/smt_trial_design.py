@@ -80,7 +80,7 @@ class ActionModule(ControllerAction):
             )
         metrics = settings.metrics(options["metrics"])
         traffic = options["traffic"] or None
-        if traffic and traffic not in {one.name for one in metrics}:
+        if traffic and traffic not in {metric.name for metric in metrics}:
             raise settings.TrialSettingsError(
                 f"smt_trial_traffic is {text.line(traffic, 60)}, which is none of smt_trial_metrics"
             )
@@ -105,7 +105,7 @@ class ActionModule(ControllerAction):
             titles={name: catalogue.get(name).title for name in arms},
             metrics=metrics,
             traffic=traffic,
-            guardrails=tuple(announcement.guardrail(one) for one in settings.guardrails(options["guardrails"])),
+            guardrails=tuple(announcement.guardrail(limit) for limit in settings.guardrails(options["guardrails"])),
             margin=options["margin"],
             period_seconds=period,
             settle_seconds=options["settle"],
@@ -141,7 +141,7 @@ class ActionModule(ControllerAction):
                     str(host), found["hardware_class"], found["load"], None if group is None else text.line(group, 200)
                 )
             )
-            longest = max(longest, overlap.Longest(**found["looks_back"]), key=lambda one: one.seconds)
+            longest = max(longest, overlap.Longest(**found["looks_back"]), key=lambda window: window.seconds)
         return members, longest, left_out
 
     @staticmethod

@@ -101,7 +101,7 @@ class ActionModule(HostAction):
 
     def _server(self) -> prometheus.Prometheus | None:
         """Return the metrics server, None where nothing asks for one."""
-        queries = [one.origin.query for one in self._metrics] + [one.origin.query for one in self._limits]
+        queries = [metric.origin.query for metric in self._metrics] + [limit.origin.query for limit in self._limits]
         if not any(queries):
             return None
         # None of them is an argument of the task, which Ansible shows when it cannot be templated.
@@ -146,7 +146,7 @@ class ActionModule(HostAction):
             "online": facts["cpus"]["online"],
             "obstacle": obstacle,
             # Before the first switch, such as who would believe in another number of CPUs.
-            **({"warnings": [f"{self._name}: {one}" for one in dict.fromkeys(said)]} if said else {}),
+            **({"warnings": [f"{self._name}: {sentence}" for sentence in dict.fromkeys(said)]} if said else {}),
         }
 
     def _conflicts(self, arm: str, said: list[str]) -> str | None:

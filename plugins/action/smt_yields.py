@@ -43,15 +43,15 @@ class ActionModule(ControllerAction):
             "changed": False,
             "by_host": {
                 host: [
-                    {"workload": one.workload, "low": one.low, "high": one.high}
-                    for one in by_class.get(known.get(host) or "", [])
+                    {"workload": entry.workload, "low": entry.low, "high": entry.high}
+                    for entry in by_class.get(known.get(host) or "", [])
                 ]
                 for host in play["ansible_play_hosts_all"]
             },
             "refused": refused,
             "warnings": [
-                f"an evaluation is not used, in {text.line(Path(one['file']).parent)}: {one['reason']}"
-                for one in refused[:MAX_WARNINGS]
+                f"an evaluation is not used, in {text.line(Path(refusal['file']).parent)}: {refusal['reason']}"
+                for refusal in refused[:MAX_WARNINGS]
             ],
         }
 

@@ -68,11 +68,14 @@ def main() -> None:
     except HostError as error:
         module.fail_json(msg=str(error))
     consumers = [
-        {"unit": one.consumer.process.title, "has": one.counted} for one in find.wrong(host, online)[: find.MAX_FACTS]
+        {"unit": entry.consumer.process.title, "has": entry.counted}
+        for entry in find.wrong(host, online)[: find.MAX_FACTS]
     ]
-    known = {one["unit"] for one in consumers}
+    known = {consumer["unit"] for consumer in consumers}
     workers = worker_counts.of_services(host, module.params["cpus"])
-    module.exit_json(changed=False, workers=[one for one in workers if one["unit"] not in known], consumers=consumers)
+    module.exit_json(
+        changed=False, workers=[worker for worker in workers if worker["unit"] not in known], consumers=consumers
+    )
 
 
 if __name__ == "__main__":

@@ -260,19 +260,19 @@ def main() -> None:
         if wrong:
             module.fail_json(msg=f"{name} is {module.params[name]}: {wrong}")
     yields = module.params["yields"]
-    for one in yields:
-        if not room.LIMITS.low <= one["low"] <= one["high"] <= room.LIMITS.high:
+    for entry in yields:
+        if not room.LIMITS.low <= entry["low"] <= entry["high"] <= room.LIMITS.high:
             module.fail_json(
-                msg=f"yields: that of {one['workload']} is from {one['low']} to {one['high']}: it must be from"
+                msg=f"yields: that of {entry['workload']} is from {entry['low']} to {entry['high']}: it must be from"
                 f" {room.LIMITS.low} to {room.LIMITS.high}, the lower end first"
             )
     # As an exception, so that what was begun is ended.
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGHUP, _end)
     fs = HostFs("/")
-    gain = Span(min(one["low"] for one in yields), max(one["high"] for one in yields)) if yields else None
+    gain = Span(min(entry["low"] for entry in yields), max(entry["high"] for entry in yields)) if yields else None
     plan = look.Plan(module.params["seconds"], module.params["windows"], module.params["window_seconds"])
-    known = [(one["workload"], one["low"], one["high"]) for one in yields]
+    known = [(entry["workload"], entry["low"], entry["high"]) for entry in yields]
     path = module.params["textfile"]
     changed = False
     try:

@@ -197,7 +197,7 @@ class RuntimeArm(Arm):
     @property
     def levers(self) -> "set[str]":
         """What is switched."""
-        return {one.lever for one in self.made_of if one.lever}
+        return {part.lever for part in self.made_of if part.lever}
 
     def examine(self, host: Host) -> None:
         """Look at the host: why it cannot have this arm, and what would be set."""
@@ -341,7 +341,7 @@ class ValueArm(RuntimeArm):
         if self.choices:
             path = f"{path.rpartition('/')[0]}/{self.choices}"
         text = self.host.files.read(path) or ""
-        return [_plain(one.strip("[]")) for one in text.split()] if self.choices or _IN_FORCE.search(text) else []
+        return [_plain(word.strip("[]")) for word in text.split()] if self.choices or _IN_FORCE.search(text) else []
 
     @classmethod
     def _key(cls) -> str:

@@ -65,7 +65,7 @@ def get(name: str) -> Arm:
     """
     arm = find(name)
     if arm is None:
-        known = ", ".join(one for kind in kinds() for one in shown(kind))
+        known = ", ".join(choice for kind in kinds() for choice in shown(kind))
         raise ArmError(f"there is no arm {name[:80]!r}: choose from {known}")
     return arm
 
@@ -86,8 +86,8 @@ def of_factors(given: t.Any) -> "list[str]":
     Raises:
         ArmError: it is something else, or two of them cannot be combined.
     """
-    lists = isinstance(given, (list, tuple)) and all(isinstance(one, (list, tuple)) for one in given)
-    if not lists or [len(one) for one in given] != [2, 2]:
+    lists = isinstance(given, (list, tuple)) and all(isinstance(pair, (list, tuple)) for pair in given)
+    if not lists or [len(pair) for pair in given] != [2, 2]:
         raise ArmError(
             f"{given!r:.120} are not two factors of two arms each: give for example [[smt_on, smt_off], [thp_always,"
             " thp_never]]"
@@ -156,7 +156,7 @@ def check(given: "t.Sequence[t.Any]", with_boots: bool = False) -> "list[str]":
         raise ArmError(
             f"arms has {len(given)} names: give 1 to {MAX_ARMS}, the baseline first, for example smt_on, smt_off"
         )
-    names = [name_of(one) for one in given]
+    names = [name_of(entry) for entry in given]
     for name in names:
         if get(name).takes_reboot and not with_boots:
             raise ArmError(

@@ -28,12 +28,12 @@ class Combined(RuntimeArm):
     def __init__(self, name: str, made_of: "tuple[RuntimeArm, RuntimeArm]") -> None:
         super().__init__(name)
         # What each CPU has is switched when those are online that this arm has.
-        self._made_of = tuple(sorted(made_of, key=lambda one: one.is_of_each_cpu))
+        self._made_of = tuple(sorted(made_of, key=lambda part: part.is_of_each_cpu))
         self.more_work = made_of[0].more_work * made_of[1].more_work
-        self.switches_cpus = any(one.switches_cpus for one in made_of)
-        self.siblings = max((one.siblings for one in made_of), key=_SIBLINGS.index)
-        self.leaves_open = " and ".join(one.leaves_open for one in made_of if one.leaves_open)
-        self.settings = {key: value for one in made_of for key, value in one.settings.items()}
+        self.switches_cpus = any(part.switches_cpus for part in made_of)
+        self.siblings = max((part.siblings for part in made_of), key=_SIBLINGS.index)
+        self.leaves_open = " and ".join(part.leaves_open for part in made_of if part.leaves_open)
+        self.settings = {key: value for part in made_of for key, value in part.settings.items()}
 
     @property
     def made_of(self) -> "tuple[RuntimeArm, ...]":
@@ -43,44 +43,44 @@ class Combined(RuntimeArm):
     @property
     def title(self) -> str:
         """Both titles."""
-        return ", ".join(one.title for one in self._made_of)
+        return ", ".join(part.title for part in self._made_of)
 
     def examine(self, host: Host) -> None:
         """Look at the host: it can have this arm where it can have both."""
         super().examine(host)
-        for one in self._made_of:
-            one.examine(host)
-        self.reason = next((one.reason for one in self._made_of if one.reason is not None), None)
-        self.is_as_found = all(one.is_as_found for one in self._made_of)
-        self.settings = {key: value for one in self._made_of for key, value in one.settings.items()}
+        for part in self._made_of:
+            part.examine(host)
+        self.reason = next((part.reason for part in self._made_of if part.reason is not None), None)
+        self.is_as_found = all(part.is_as_found for part in self._made_of)
+        self.settings = {key: value for part in self._made_of for key, value in part.settings.items()}
 
     def online(self) -> "set[int]":
         """Return the CPUs that are online in the arm that switches them."""
-        return next((one.online() for one in self._made_of if one.switches_cpus), super().online())
+        return next((part.online() for part in self._made_of if part.switches_cpus), super().online())
 
     def for_workers(self, usable: "set[int]") -> "set[int]":
         """Return which CPUs both leave."""
-        for one in self._made_of:
-            usable = one.for_workers(usable)
+        for part in self._made_of:
+            usable = part.for_workers(usable)
         return usable
 
     def announcement(self) -> "list[str]":
         """Describe what both switch."""
-        return [sentence for one in self._made_of for sentence in one.announcement()]
+        return [sentence for part in self._made_of for sentence in part.announcement()]
 
     def conflicts(self) -> "list[str]":
         """Describe the affinity conflicts of both."""
-        return [sentence for one in self._made_of for sentence in one.conflicts()]
+        return [sentence for part in self._made_of for sentence in part.conflicts()]
 
     def switch(self) -> None:
         """Switch the host to both."""
-        for one in self._made_of:
-            one.switch()
+        for part in self._made_of:
+            part.switch()
 
     def prove(self) -> None:
         """See that the host is in both."""
-        for one in self._made_of:
-            one.prove()
+        for part in self._made_of:
+            part.prove()
 
 
 def why_not(first: Arm, second: Arm) -> "str | None":

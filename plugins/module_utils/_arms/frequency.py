@@ -43,7 +43,7 @@ class Governor(ValueArm):
             patterns.append(self.path.replace("scaling_governor", "scaling_setspeed"))
         return {
             **found,
-            **values_of(self.host.files, [path for one in patterns for path in paths_of(self.host.files, one)]),
+            **values_of(self.host.files, [path for pattern in patterns for path in paths_of(self.host.files, pattern)]),
         }
 
     def restore(self, saved: "t.Mapping[str, t.Any]") -> "list[str]":

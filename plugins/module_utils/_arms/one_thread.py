@@ -24,7 +24,9 @@ _UNKNOWN = "it is not known which CPUs share a core"
 
 def first_threads(topology: Topology, cpus: "t.AbstractSet[int]") -> "frozenset[int]":
     """Return of a set of CPUs those that are the first of their core in it."""
-    return frozenset(cpus) - {cpu for core in topology.cores for cpu in [one for one in core if one in cpus][1:]}
+    return frozenset(cpus) - {
+        cpu for core in topology.cores for cpu in [thread for thread in core if thread in cpus][1:]
+    }
 
 
 class OneThread(RuntimeArm):

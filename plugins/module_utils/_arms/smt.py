@@ -120,7 +120,7 @@ class Smt(RuntimeArm):
 
 def secondary_threads(host: Host, online: "t.Collection[int]") -> "list[int]":
     """Return all but the first online thread of each core."""
-    return [cpu for core in host.topology.cores for cpu in [one for one in core if one in online][1:]]
+    return [cpu for core in host.topology.cores for cpu in [thread for thread in core if thread in online][1:]]
 
 
 def all_online(host: Host) -> "set[int]":

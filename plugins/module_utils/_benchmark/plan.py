@@ -446,12 +446,14 @@ class Plan:
             self.files.amend(
                 plan={
                     "looks": [look._asdict() for look in self.goal.looks],
-                    "decided": [one._asdict() for one in self.goal.decided],
+                    "decided": [decision._asdict() for decision in self.goal.decided],
                 }
             )
-        for one in self.goal.decided[decided:]:
+        for decision in self.goal.decided[decided:]:
             self.files.event(
-                "decided", f"{one.workload}, {one.arm}, {one.placement}: {one.outcome} after {one.blocks} blocks"
+                "decided",
+                f"{decision.workload}, {decision.arm}, {decision.placement}: {decision.outcome} after {decision.blocks}"
+                " blocks",
             )
         return reached or (None if more else limit)
 

@@ -59,7 +59,7 @@ class Arms:
     """
 
     def __init__(self, given: "Sequence[t.Any]", host: Host, saved: "t.Container[str] | None" = None) -> None:
-        found = [catalogue.get(catalogue.name_of(one)) for one in given]
+        found = [catalogue.get(catalogue.name_of(entry)) for entry in given]
         asked = [arm for arm in found if isinstance(arm, RuntimeArm)]
         for arm in asked:
             arm.examine(host)
@@ -181,13 +181,13 @@ class Arms:
         arm = self[name]
         # Nothing is known of a host that was only prepared.
         previous = self._levers() if self._current is None else [self._current]
-        others = [one for some in previous for one in some.made_of if one.lever not in arm.levers]
+        others = [part for some in previous for part in some.made_of if part.lever not in arm.levers]
         self._undo(others)
         self._current = arm
         arm.switch()
         if arm.switches_cpus:
             # CPUs that have come online have values from when they went offline.
-            self._undo([one for one in others if one.is_of_each_cpu])
+            self._undo([part for part in others if part.is_of_each_cpu])
 
     def _undo(self, others: "list[RuntimeArm]") -> None:
         for other in others:
@@ -222,8 +222,8 @@ class Arms:
         in an arm that switches nothing the others observe.
         """
         arm = self[name]
-        found = [one.observe() for one in (arm.made_of if arm.levers else self._levers())]
-        return [{"arm": name, **one} for one in found if one]
+        found = [part.observe() for part in (arm.made_of if arm.levers else self._levers())]
+        return [{"arm": name, **observation} for observation in found if observation]
 
     def save(self) -> "dict[str, t.Any]":
         """Return the present state of what the arms change (plain data), for ``begin``,
@@ -243,9 +243,9 @@ class Arms:
         """Restore what the arms changed; return what could not be restored, one sentence each."""
         left = []
         # Also of arms that this host cannot have now: it may be in one of them.
-        asked = [one for arm in reversed(self._asked) for one in arm.made_of]
+        asked = [part for arm in reversed(self._asked) for part in arm.made_of]
         by_lever = {arm.lever: arm for arm in asked if arm.lever in saved}
-        for arm in sorted(by_lever.values(), key=lambda one: one.is_of_each_cpu):
+        for arm in sorted(by_lever.values(), key=lambda arm: arm.is_of_each_cpu):
             try:
                 left += arm.restore(saved)
             except HostError as error:
@@ -255,15 +255,17 @@ class Arms:
 
     def _levers(self) -> "list[RuntimeArm]":
         """Return the first arm of each lever."""
-        switched = [one for arm in reversed(self.arms) for one in arm.made_of[::-1]]
-        return list({one.lever: one for one in switched if one.lever}.values())[::-1]
+        switched = [part for arm in reversed(self.arms) for part in arm.made_of[::-1]]
+        return list({part.lever: part for part in switched if part.lever}.values())[::-1]
 
 
 def _is_another(arm: RuntimeArm, asked: "t.Sequence[RuntimeArm]") -> bool:
     """Return whether an arm does the same as another one, because the host has it, or a part of it, already."""
-    changed = {one.name for one in arm.made_of if not one.is_as_found}
-    others = [{one.name for one in other.made_of} for other in asked if other is not arm]
-    return len(changed) < len(arm.made_of) and any(changed | {arms.AS_FOUND} == one | {arms.AS_FOUND} for one in others)
+    changed = {part.name for part in arm.made_of if not part.is_as_found}
+    others = [{part.name for part in other.made_of} for other in asked if other is not arm]
+    return len(changed) < len(arm.made_of) and any(
+        changed | {arms.AS_FOUND} == names | {arms.AS_FOUND} for names in others
+    )
 
 
 def _as_found(host: Host) -> RuntimeArm:

@@ -159,7 +159,9 @@ def of_streams(streams: "t.Iterable[object]", cores: int = 1, cpus: int = 1) -> 
     """
     try:
         counts = [
-            count for one in streams for count in (_around(cores, cpus) if one == AUTO else cpulist.parse(str(one)))
+            count
+            for entry in streams
+            for count in (_around(cores, cpus) if entry == AUTO else cpulist.parse(str(entry)))
         ]
     except cpulist.CpuListError as error:
         raise SettingsError(

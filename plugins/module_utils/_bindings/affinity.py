@@ -303,15 +303,15 @@ class _UnitFiles:
         empty if it was something else.
         """
         own = [
-            one
-            for one in self._settings
-            if one.key == key and unit is not None and (one.applies_to(unit) if unit else not one.unit)
+            setting
+            for setting in self._settings
+            if setting.key == key and unit is not None and (setting.applies_to(unit) if unit else not setting.unit)
         ]
         # A later setting adds to an earlier one; an empty one between them is not considered.
-        for some in [*([one] for one in own), own]:
-            if some and frozenset(cpu for one in some for cpu in one.cpus) & within == cpus:
+        for some in [*([setting] for setting in own), own]:
+            if some and frozenset(cpu for setting in some for cpu in setting.cpus) & within == cpus:
                 self._named.update(some)
-                return f", as {' and '.join(one.text for one in some)}"
+                return f", as {' and '.join(setting.text for setting in some)}"
         return ""
 
     def others(self, online: "frozenset[int]") -> "list[bindings.Binding]":
@@ -320,9 +320,9 @@ class _UnitFiles:
         A file with all CPUs binds nothing.
         """
         return [
-            bindings.Binding(one.cpus, one.text)
-            for one in self._settings
-            if one not in self._named and not one.cpus >= online
+            bindings.Binding(setting.cpus, setting.text)
+            for setting in self._settings
+            if setting not in self._named and not setting.cpus >= online
         ]
 
 
@@ -638,12 +638,16 @@ def _container_conflicts(
     """Return the conflicts of containers and guests that do not run: of the others the cpusets are named. One that is
     not started without each of its CPUs has a conflict though it has all CPUs, and though it runs.
     """
-    binding, running = ("\n".join(entry.path for entry in some) for some in ([one for one in sets if one.binds], sets))
+    binding, running = (
+        "\n".join(entry.path for entry in some) for some in ([cpuset for cpuset in sets if cpuset.binds], sets)
+    )
     stopped = [
-        one.binding
-        for one in bindings.containers(host)
-        if (one.needs_each or not one.binding.cpus >= online)
-        and not re.search(rf"[/.-]{re.escape(one.name)}(?:[/.\n]|\Z)", binding if one.needs_each else running)
+        container.binding
+        for container in bindings.containers(host)
+        if (container.needs_each or not container.binding.cpus >= online)
+        and not re.search(
+            rf"[/.-]{re.escape(container.name)}(?:[/.\n]|\Z)", binding if container.needs_each else running
+        )
     ]
     return _bound_conflicts(stopped, going)
 

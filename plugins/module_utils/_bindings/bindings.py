@@ -119,7 +119,7 @@ def units(host: kernel_files.KernelFiles) -> "list[UnitSetting]":
                 cpus = cpulist.parse_or_empty(",".join(value.replace(",", " ").split()))
                 said = f"/{host_text.printable(path, 256)} sets {key}={host_text.printable(value.strip(), 64)}"
                 settings[key].append(UnitSetting(cpus, said, key, unit))
-        found += [one for some in settings.values() for one in some]
+        found += [setting for some in settings.values() for setting in some]
     argument = _MANAGER_ARGUMENT.search(host.read("proc/cmdline") or "")
     if argument:
         text = f"/proc/cmdline sets systemd.cpu_affinity={host_text.printable(argument[1], 64)}"

@@ -122,8 +122,8 @@ def processes(host: kernel_files.KernelFiles, path: str) -> "list[int]":
     """
     return [
         int(pid)
-        for one in _cgroups(host, path)
-        for pid in (host.read(one + "/cgroup.procs") or "").split()
+        for cgroup in _cgroups(host, path)
+        for pid in (host.read(cgroup + "/cgroup.procs") or "").split()
         if pid.isdigit()
     ]
 
@@ -134,9 +134,9 @@ def _cgroups(host: kernel_files.KernelFiles, path: str) -> "t.Iterator[str]":
     for _count in range(MAX_CGROUPS):
         if not pending:
             return
-        one = pending.pop()
-        yield one
-        pending += [f"{one}/{name}" for name in host.directories(one)]
+        cgroup = pending.pop()
+        yield cgroup
+        pending += [f"{cgroup}/{name}" for name in host.directories(cgroup)]
 
 
 def effective_cpus(host: kernel_files.KernelFiles, pid: int, online: "frozenset[int]") -> "frozenset[int]":

@@ -64,4 +64,4 @@ def of_services(host: kernel_files.KernelFiles, cpus: int) -> "list[Workers]":
         for (unit, name, _parent), count in siblings.items()
         if count == cpus
     ]
-    return sorted(found + threads, key=lambda one: (one["unit"], one["name"]))[:MAX_FOUND]
+    return sorted(found + threads, key=lambda entry: (entry["unit"], entry["name"]))[:MAX_FOUND]

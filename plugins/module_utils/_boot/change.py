@@ -329,7 +329,7 @@ class _Update:
             )
         actions = consumer_settings.actions(self._request.consumers)
         followed = {kind for kind, action in actions.items() if action != consumer_settings.NONE}
-        found = [one for one in affinity.find(kernel, now, going) if one.consumer not in followed]
+        found = [finding for finding in affinity.find(kernel, now, going) if finding.consumer not in followed]
         refused = affinity.selected(found, self._request.conflicts_of)
         what = f"affinity conflict(s) with a boot without CPUs {cpulist.render(going)}"
         if refused and self._request.affinity_conflicts == "fail":
@@ -339,16 +339,16 @@ class _Update:
             )
         if found:
             self._backend.warnings.append(f"{len(found)} {what}: {affinity.in_one_line(found)}.")
-        known = {*followed, *(one.consumer for one in found)}
+        known = {*followed, *(finding.consumer for finding in found)}
         # After a boot most programs have counted the CPUs that there are.
         after = [] if online is None else find.wrong(kernel, consumer_base.Online(frozenset(online)))
         self._backend.warnings += [
-            f"{one.consumer.process.title} has {one.counted}, and will have {one.consumer.gets} after the boot:"
-            f" {one.kind.remedy}."
-            for one in after
-            if one.kind.name not in known and actions.get(one.kind.name) != consumer_settings.NONE
+            f"{entry.consumer.process.title} has {entry.counted}, and will have {entry.consumer.gets} after the boot:"
+            f" {entry.kind.remedy}."
+            for entry in after
+            if entry.kind.name not in known and actions.get(entry.kind.name) != consumer_settings.NONE
         ]
-        return [one.text for one in found]
+        return [finding.text for finding in found]
 
     def _boot_arguments(self) -> "list[str]":
         """Return the arguments of the next boot, as far as they tell how it starts CPUs."""

@@ -73,7 +73,11 @@ def _configured(entries: "list[boot_entries.Entry]") -> "list[str] | None":
     normal = [entry for entry in entries if entry.generated and not entry.is_rescue]
     # What another tool sets, too, is there once. What one setting has twice, smt_boot_args would change.
     distinct = {
-        tuple(smt_arguments([*entry.arguments, *(one for one in entry.borrowed if one not in entry.arguments)]))
+        tuple(
+            smt_arguments(
+                [*entry.arguments, *(argument for argument in entry.borrowed if argument not in entry.arguments)]
+            )
+        )
         for entry in normal
     }
     return list(distinct.pop()) if len(distinct) == 1 else None

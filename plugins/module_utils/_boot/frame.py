@@ -207,7 +207,7 @@ def _differences(entries: "list[tuple[str, list[str]]]", frame: Frame) -> "list[
     wanted = [(title, arguments, before.get(title, usual)) for title, arguments in entries]
     return [
         f"the boot entry {title} has {' '.join(arguments) or 'no argument for SMT'} instead of"
-        f" {' '.join(one) or 'none'}"
-        for title, arguments, one in wanted
-        if one is not None and sorted(arguments) != sorted(one)
+        f" {' '.join(expected) or 'none'}"
+        for title, arguments, expected in wanted
+        if expected is not None and sorted(arguments) != sorted(expected)
     ]

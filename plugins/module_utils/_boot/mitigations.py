@@ -92,11 +92,11 @@ class OwnArguments:
         """
         if loader.keeps_settings:
             return
-        for one in backend.found(_EVERY):
-            if one["argument"] not in self.configured:
+        for entry in backend.found(_EVERY):
+            if entry["argument"] not in self.configured:
                 raise backend_base.BootLoaderError(
-                    f"{one['where']} has {one['argument']!r:.200} of its own, and {loader.title} keeps arguments in the"
-                    " entries themselves, so it could not be put back as it was: remove it there, or leave"
+                    f"{entry['where']} has {entry['argument']!r:.200} of its own, and {loader.title} keeps arguments in"
+                    " the entries themselves, so it could not be put back as it was: remove it there, or leave"
                     " mitigations out"
                 )
 
@@ -110,7 +110,7 @@ class OwnArguments:
         Raises:
             BootLoaderError: A record cannot be written.
         """
-        going = tuple(one for one in self.configured if one != argument)
+        going = tuple(configured for configured in self.configured if configured != argument)
         if going:
             self._save(REMOVED, {*self.removed, *going})
         # Both, until the change is made: a run that is killed leaves one or the other.

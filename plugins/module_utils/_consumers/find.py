@@ -15,8 +15,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._bindings import cg
 from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base, registry
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
 
-KINDS = {one.name: one for one in registry.KINDS}
-_KIND_OF = {program: one for one in registry.KINDS for program in one.programs}
+KINDS = {kind.name: kind for kind in registry.KINDS}
+_KIND_OF = {program: kind for kind in registry.KINDS for program in kind.programs}
 MAX_FACTS = 100
 _LONGEST_NAME = 64
 _UNIT = re.compile(r"/([^/\s]{1,255}\.(?:service|scope))(?:/|$)", re.MULTILINE)
@@ -74,8 +74,8 @@ def facts(host: kernel_files.KernelFiles, online: base.Online, after_switch: "t.
     now = _wrong(running, online)
     # Whatever counts has counted before that.
     after = _wrong(running, online.after(math.inf, after_switch))
-    pids = {one.consumer.process.pid for one in now}
-    return Facts(_facts(now), _facts([one for one in after if one.consumer.process.pid not in pids]))
+    pids = {entry.consumer.process.pid for entry in now}
+    return Facts(_facts(now), _facts([entry for entry in after if entry.consumer.process.pid not in pids]))
 
 
 _Running = t.Dict[str, t.List[base.Process]]
@@ -95,26 +95,26 @@ def _running(host: kernel_files.KernelFiles) -> _Running:
 
 def _wrong(running: _Running, online: base.Online) -> "list[Found]":
     found = [
-        Found(KINDS[name], one)
+        Found(KINDS[name], consumer)
         for name, processes in sorted(running.items())
-        for one in KINDS[name].find(processes, online)
+        for consumer in KINDS[name].find(processes, online)
     ]
     # Of the others anybody may start as many as can be named.
-    return sorted(found, key=lambda one: one.consumer.process.service is None)
+    return sorted(found, key=lambda entry: entry.consumer.process.service is None)
 
 
 def _facts(found: "t.Sequence[Found]") -> "list[dict[str, t.Any]]":
     return [
         {
-            "program": one.kind.name,
-            "unit": one.consumer.process.unit,
-            "is_service": one.consumer.process.service is not None,
-            "counted": one.consumer.counted,
-            "cpus": one.consumer.gets,
-            "has": f"{one.consumer.process.title} has {one.counted}",
-            "remedy": one.kind.remedy,
+            "program": entry.kind.name,
+            "unit": entry.consumer.process.unit,
+            "is_service": entry.consumer.process.service is not None,
+            "counted": entry.consumer.counted,
+            "cpus": entry.consumer.gets,
+            "has": f"{entry.consumer.process.title} has {entry.counted}",
+            "remedy": entry.kind.remedy,
         }
-        for one in found[:MAX_FACTS]
+        for entry in found[:MAX_FACTS]
     ]
 
 

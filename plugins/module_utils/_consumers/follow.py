@@ -96,10 +96,10 @@ class Consumers:
             is_before: whether a change to them comes.
         """
         found = [
-            f"{one.consumer.process.title} has {one.counted}, and {'will have' if is_before else 'now has'}"
-            f" {one.consumer.gets}: {self._remedy(one)}"
-            for one in self._wrong(online)
-            if self._command(one) is None and self._chosen.actions.get(one.kind.name) != consumer_settings.NONE
+            f"{entry.consumer.process.title} has {entry.counted}, and {'will have' if is_before else 'now has'}"
+            f" {entry.consumer.gets}: {self._remedy(entry)}"
+            for entry in self._wrong(online)
+            if self._command(entry) is None and self._chosen.actions.get(entry.kind.name) != consumer_settings.NONE
         ]
         shown = list(dict.fromkeys(found))
         more = len(shown) - MAX_SENTENCES
@@ -112,12 +112,12 @@ class Consumers:
             consumer_settings.ConsumerError: a user's command does not say how many CPUs its consumer believes in.
         """
         by_service: dict[str, Step] = {}
-        for one in self._wrong(online):
-            command, service = self._command(one), one.consumer.process.service
-            if command is not None and service is not None and not self._is_stopped(one.consumer.process):
-                is_wrong = self._still(one.kind, service, online)
-                more = (one.kind.name, one.consumer.removes, one.kind.settle_seconds)
-                step = Step(service, command, one.counted, one.consumer.gets, is_wrong, *more)
+        for entry in self._wrong(online):
+            command, service = self._command(entry), entry.consumer.process.service
+            if command is not None and service is not None and not self._is_stopped(entry.consumer.process):
+                is_wrong = self._still(entry.kind, service, online)
+                more = (entry.kind.name, entry.consumer.removes, entry.kind.settle_seconds)
+                step = Step(service, command, entry.counted, entry.consumer.gets, is_wrong, *more)
                 by_service.setdefault(service, step)
         for custom in self._chosen.custom if online.earlier else ():
             before, now = len(online.earlier[-1][1]), len(online.now)
@@ -141,10 +141,10 @@ class Consumers:
         except consumer_settings.ConsumerError as error:
             return [affinity.Harmless(str(error))]
         found = {step.service for step in steps}
-        stopped = [one for one in planned if one.removes and one.service not in found and not self._is_active(one)]
+        stopped = [step for step in planned if step.removes and step.service not in found and not self._is_active(step)]
         return [
             affinity.Harmless(problem)
-            for problem in self.follow([*steps, *(one._replace(gets=len(online.now)) for one in stopped)])
+            for problem in self.follow([*steps, *(step._replace(gets=len(online.now)) for step in stopped)])
         ]
 
     def follow(self, steps: "t.Iterable[Step]") -> "t.Iterator[str]":
@@ -223,7 +223,8 @@ class Consumers:
             # Without a change of ours in this boot somebody else has made one, and the consumer shows that by itself.
             seen = base.Online(online.now, tuple((until, cpus) for _until, cpus in online.earlier[-1:]))
             return any(
-                one.kind is kind and one.consumer.process.service == service for one in find.wrong(self._host, seen)
+                entry.kind is kind and entry.consumer.process.service == service
+                for entry in find.wrong(self._host, seen)
             )
 
         return is_wrong

@@ -55,6 +55,6 @@ def save(fs: host_files.HostFs, online: Online) -> None:
 
 def _checked(document: t.Any) -> "tuple[str, tuple[tuple[float, frozenset[int]], ...]]":
     switches = tuple((float(until), frozenset(cpulist.parse(cpus))) for until, cpus in document["switches"])
-    if not isinstance(document["boot_id"], str) or list(switches) != sorted(switches, key=lambda one: one[0]):
+    if not isinstance(document["boot_id"], str) or list(switches) != sorted(switches, key=lambda switch: switch[0]):
         raise ValueError("it is not a list of changes")
     return document["boot_id"], switches

@@ -43,12 +43,12 @@ class Settings(t.NamedTuple):
         """Return these, and what earlier ones say of others."""
         return Settings(
             {**earlier.actions, **self.actions},
-            (*self.custom, *(one for one in earlier.custom if one not in self.custom)),
+            (*self.custom, *(entry for entry in earlier.custom if entry not in self.custom)),
         )
 
     def document(self) -> "dict[str, t.Any]":
         """Return this as plain data."""
-        return {"actions": dict(self.actions), "custom": [one._asdict() for one in self.custom]}
+        return {"actions": dict(self.actions), "custom": [entry._asdict() for entry in self.custom]}
 
 
 NOTHING = Settings({})
@@ -62,7 +62,7 @@ def parse(document: "t.Mapping[str, t.Any]") -> Settings:
     """
     return Settings(
         actions(document["actions"]),
-        tuple(Custom(one["unit"], tuple(one["number"]), tuple(one["remedy"])) for one in document["custom"]),
+        tuple(Custom(entry["unit"], tuple(entry["number"]), tuple(entry["remedy"])) for entry in document["custom"]),
     )
 
 

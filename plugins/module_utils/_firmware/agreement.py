@@ -45,13 +45,17 @@ def kernel_of(facts: t.Mapping[str, t.Any]) -> Kernel:
         raise HostError("kernel has no fact 'supported': give what smt_facts returns, ansible_facts['smt']")
     boot = facts.get("boot")
     running = boot.get("running") if isinstance(boot, dict) else None
-    arguments = [one for one in running[:MAX_ARGUMENTS] if isinstance(one, str)] if isinstance(running, list) else []
+    arguments = (
+        [argument for argument in running[:MAX_ARGUMENTS] if isinstance(argument, str)]
+        if isinstance(running, list)
+        else []
+    )
     hypervisor = facts.get("hypervisor")
     return Kernel(
         facts["supported"] if isinstance(facts["supported"], bool) else None,
         facts["active"] if isinstance(facts.get("active"), bool) else None,
         host_text.printable(hypervisor, 100) if isinstance(hypervisor, str) else None,
-        tuple(host_text.printable(one, 100) for one in arguments if one.startswith(_HIDING)),
+        tuple(host_text.printable(argument, 100) for argument in arguments if argument.startswith(_HIDING)),
     )
 
 

@@ -165,9 +165,9 @@ def meaning(name: str, value: t.Any, entry: "Entry | None") -> str:
     return _OPPOSITE.get(found, found) if is_opposite else found
 
 
-def same(name: str, one: t.Any, other: t.Any, entry: "Entry | None") -> bool:
+def same(name: str, value: t.Any, other: t.Any, entry: "Entry | None") -> bool:
     """Return whether two values are the same, written one way or the other."""
-    return _words(name, one, entry).lower() == _words(name, other, entry).lower()
+    return _words(name, value, entry).lower() == _words(name, other, entry).lower()
 
 
 def candidates(values: Values, entries: Entries) -> "list[str]":
@@ -200,7 +200,7 @@ def allowed(value: t.Any, entry: "Entry | None") -> "list[str]":
         return ["true", "false"]
     if entry is None:
         return []
-    written, titles = [one for one, _title in entry.values], [title for _one, title in entry.values]
+    written, titles = [word for word, _title in entry.values], [title for _word, title in entry.values]
     return titles if shown(value) in titles and shown(value) not in written else written
 
 

@@ -30,7 +30,7 @@ def task(
         settings: the path where values are staged; None where the BMC has no such resource.
         is_linked: whether the BMC says where it is: without that, redfish_config refuses to write.
     """
-    if not all(_PLAIN.fullmatch(one) for one in (system, attribute, str(value), settings or "/")):
+    if not all(_PLAIN.fullmatch(part) for part in (system, attribute, str(value), settings or "/")):
         return None
     wanted = json.dumps({attribute: value})
     if needs_job(manufacturer):

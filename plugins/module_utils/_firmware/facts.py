@@ -115,7 +115,7 @@ def _system(bmc: client.Client, link: t.Any, registries: "_Registries") -> _Syst
         staged=setting.meaning(staged.value) if staged.value is not None else None,
         staged_value=None if staged.value is None else _line(attributes.shown(staged.value)),
         is_off=system.get("PowerState") == "Off",
-        core_limits=tuple(f"{one}={value}" for one, value in setting.core_limits),
+        core_limits=tuple(f"{attribute}={value}" for attribute, value in setting.core_limits),
         counts=_counts(system),
         tasks={state: setting.task(state, maker, name, staged) for state in (attributes.ENABLED, attributes.DISABLED)},
         needs_job=commands.needs_job(maker),
@@ -136,7 +136,7 @@ def _facts(system: Json, seen: agreement.Seen, setting: "_Setting", maker: str, 
         "staged_value": seen.staged_value,
         "staged": seen.staged,
         "allowed": setting.allowed,
-        "core_limits": [{"attribute": one, "value": value} for one, value in setting.core_limits],
+        "core_limits": [{"attribute": attribute, "value": value} for attribute, value in setting.core_limits],
         "processors": seen.counts,
         "tasks": seen.tasks,
         "problems": [host_text.printable(problem, 1000) for problem in problems],
@@ -203,7 +203,11 @@ class _Setting:
     @property
     def allowed(self) -> "list[str]":
         """The values that it can have."""
-        return [_line(one) for one in attributes.allowed(self.value, self._entry)[:MAX_VALUES]] if self.name else []
+        return (
+            [_line(allowed) for allowed in attributes.allowed(self.value, self._entry)[:MAX_VALUES]]
+            if self.name
+            else []
+        )
 
     @property
     def core_limits(self) -> "list[tuple[str, str]]":
@@ -338,7 +342,10 @@ def _likest(name: str, links: "list[str]") -> "str | None":
     """Return the link of a registry's file: by the same name, or by the same but the version, which BMCs confuse."""
     wanted = name.lower()
     names = {link: link.rstrip("/").rpartition("/")[2].lower() for link in links}
-    for test in (lambda one: one == wanted, lambda one: _VERSION.sub("", one) == _VERSION.sub("", wanted)):
+    for test in (
+        lambda version: version == wanted,
+        lambda version: _VERSION.sub("", version) == _VERSION.sub("", wanted),
+    ):
         for link in links:
             if test(names[link]):
                 return link
@@ -353,9 +360,9 @@ def _entries(registry: Json) -> "dict[str, attributes.Entry]":
         name, title = entry.get("AttributeName"), entry.get("DisplayName")
         if isinstance(name, str):
             values = [
-                (str(one["ValueName"]), str(one.get("ValueDisplayName") or one["ValueName"]))
-                for one in client.list_of(entry, "Value")[:MAX_VALUES]
-                if "ValueName" in one
+                (str(value["ValueName"]), str(value.get("ValueDisplayName") or value["ValueName"]))
+                for value in client.list_of(entry, "Value")[:MAX_VALUES]
+                if "ValueName" in value
             ]
             is_hidden = entry.get("Hidden") is True or entry.get("GrayOut") is True
             found[name] = attributes.Entry(name, title if isinstance(title, str) else "", tuple(values), is_hidden)

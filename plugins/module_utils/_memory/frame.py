@@ -57,7 +57,7 @@ def checked(document: t.Any) -> Frame:
     """
     text, drop_ins = document["text"], dict(document["drop_ins"])
     if not (text is None or isinstance(text, str)) or not all(
-        oom_score.NAME.match(unit) and isinstance(one, str) for unit, one in drop_ins.items()
+        oom_score.NAME.match(unit) and isinstance(content, str) for unit, content in drop_ins.items()
     ):
         raise ValueError("its files of the memory policy are not valid")
     return {

@@ -66,9 +66,10 @@ def daemons_without_scores(running: "t.Iterable[programs.Program]") -> "list[str
         running: from :func:`processes`.
     """
     return [
-        f"{one.name} runs here and does not look at OOM score adjustments: {_WITHOUT_SCORES[one.name]}"
-        for one in running
-        if one.name in _WITHOUT_SCORES and (one.name != "earlyoom" or _IGNORES_SCORES.intersection(one.arguments))
+        f"{program.name} runs here and does not look at OOM score adjustments: {_WITHOUT_SCORES[program.name]}"
+        for program in running
+        if program.name in _WITHOUT_SCORES
+        and (program.name != "earlyoom" or _IGNORES_SCORES.intersection(program.arguments))
     ]
 
 
@@ -81,9 +82,9 @@ def find_kubelets(fs: HostFs, running: "t.Iterable[programs.Program]") -> "list[
     """
     argument, key = "protect-kernel-defaults", "protectKernelDefaults"
     return [
-        Kubelet(one.name, programs.kubelet_setting(fs, one, argument, key) in ("", "true"))
-        for one in running
-        if one.name in programs.KUBELETS
+        Kubelet(program.name, programs.kubelet_setting(fs, program, argument, key) in ("", "true"))
+        for program in running
+        if program.name in programs.KUBELETS
     ]
 
 
@@ -125,7 +126,7 @@ def read(
     when = "when ufw starts: change it there"
     late.update({name: Late(value, fs.path(_UFW_VALUES), when) for name, value in ufw.items() if name not in of_tuned})
     when = "at each start: leave it to Kubernetes on this host"
-    for kubelet in (one for one in kubelets if not one.protects):
+    for kubelet in (kubelet for kubelet in kubelets if not kubelet.protects):
         late.update({name: Late(value, kubelet.name, when) for name, value in _KUBELET_VALUES.items()})
     return late
 

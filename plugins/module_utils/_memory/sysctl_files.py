@@ -244,19 +244,22 @@ class BootFiles:
             Values by name; ``source`` is the path of a file, ``TuneD profile NAME``, or the name of a program.
         """
         files = {
-            name: Assignment(one.value, self._fs.path(one.source))
-            for name, one in at_boot(self._with_ours(text)).items()
+            name: Assignment(assignment.value, self._fs.path(assignment.source))
+            for name, assignment in at_boot(self._with_ours(text)).items()
         }
-        tuned = {name: Assignment(one.value, f"TuneD profile {one.source}") for name, one in self._tuned.items()}
+        tuned = {
+            name: Assignment(assignment.value, f"TuneD profile {assignment.source}")
+            for name, assignment in self._tuned.items()
+        }
         ours = {name for name, _value in assignments(text or "")}
-        late = {name: Assignment(one.value, one.source) for name, one in self._late(ours).items()}
+        late = {name: Assignment(assignment.value, assignment.source) for name, assignment in self._late(ours).items()}
         return {**files, **tuned, **late} if self._tuned_is_last else {**tuned, **files, **late}
 
     def _late(self, ours: "Iterable[str]") -> "dict[str, late_writers.Late]":
         """Return what is set late, once our file has these names."""
         is_reapplied = bool(self._tuned) and not self._tuned_is_last
         of_system = {*at_boot(self._files), *self._last, *ours} if is_reapplied else ()
-        conf = {name: one.value for name, one in self._last.items()}
+        conf = {name: assignment.value for name, assignment in self._last.items()}
         return late_writers.read(self._fs, conf, self._ufw, {*self._tuned, *of_system}, is_reapplied, self._kubelets)
 
     def _with_ours(self, text: "str | None") -> "list[tuple[str, str]]":
@@ -275,9 +278,9 @@ class BootFiles:
 
     def _late_overrides(self, wanted: "Mapping[str, int]", found: "Mapping[str, late_writers.Late]") -> "list[str]":
         late = [
-            f"{one.source} sets {name} to {one.value!s:.20} {one.when}"
-            for name, one in ((name, found[name]) for name in wanted if name in found)
-            if number(one.value) != wanted[name]
+            f"{assignment.source} sets {name} to {assignment.value!s:.20} {assignment.when}"
+            for name, assignment in ((name, found[name]) for name in wanted if name in found)
+            if number(assignment.value) != wanted[name]
         ]
         return late + [
             f"the TuneD profile {self._tuned[name].source} sets {name} to {self._tuned[name].value!s:.20} when TuneD"

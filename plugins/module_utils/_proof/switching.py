@@ -67,7 +67,7 @@ def picture(host: kernel_files.KernelFiles, known: "t.Iterable[tuple[int, str]]"
     """
     state = smt_state.read(files=host)
     online = frozenset(state["online"])
-    masks = {(one.pid, one.start): one.mask for one in tasks.restricted(host, online)}
+    masks = {(task.pid, task.start): task.mask for task in tasks.restricted(host, online)}
     for key in known:
         mask = masks.get(key) or tasks.current_mask(host, *key)
         if mask is not None:

@@ -244,9 +244,9 @@ def by_core(counts: "Mapping[str, Counts]", cores: "Iterable[Sequence[int]]") ->
         threads = [counts[str(cpu)] for cpu in core if str(cpu) in counts]
         if threads:
             rates[",".join(map(str, core))] = _rates(
-                max(one["cycles"] for one in threads), sum(one["instructions"] for one in threads)
+                max(thread["cycles"] for thread in threads), sum(thread["instructions"] for thread in threads)
             )
-    return {"cpus": {cpu: _of_thread(one) for cpu, one in counts.items()}, "cores": rates}
+    return {"cpus": {cpu: _of_thread(count) for cpu, count in counts.items()}, "cores": rates}
 
 
 def _of_thread(counted: Counts) -> Rates:

@@ -87,7 +87,7 @@ def refusal(before: "t.Iterable[Quota]", after: "t.Iterable[Quota]", seconds: fl
     """
     begun = {quota.cgroup: quota.stopped for quota in before}
     stopped = [(quota.stopped - begun[quota.cgroup], quota) for quota in after if quota.cgroup in begun]
-    most, quota = max(stopped, default=(0.0, None), key=lambda one: one[0])
+    most, quota = max(stopped, default=(0.0, None), key=lambda pair: pair[0])
     if quota is None or most <= MAX_STOPPED_SHARE * seconds:
         return None
     return (

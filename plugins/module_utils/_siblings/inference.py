@@ -141,22 +141,22 @@ class PairTests:
         if not known and len(self.cpus) <= MAX_PARTNERS + 1:
             known = self._single_core()
         parts = components(self.cpus, known)
-        for one, other in itertools.combinations(parts, 2):
-            pair = next(((min(pair), max(pair)) for pair in itertools.product(one, other) if self._apart(*pair)), None)
+        for part, other in itertools.combinations(parts, 2):
+            pair = next(((min(pair), max(pair)) for pair in itertools.product(part, other) if self._apart(*pair)), None)
             if pair:
                 known[pair] = APART
         known.update({pair: APART for part in parts for pair in itertools.combinations(part, 2) if self._apart(*pair)})
         return known
 
-    def ratio(self, one: int, other: int) -> PaceRatio:
+    def ratio(self, cpu: int, other: int) -> PaceRatio:
         """Return the pace of two CPUs in the same round, relative to their pace in different rounds;
         if the two CPUs differ, the wider bounds.
 
         Args:
-            one: a CPU.
+            cpu: a CPU.
             other: another CPU.
         """
-        both_ways = [self._ratio(*pair) for pair in ((one, other), (other, one))]
+        both_ways = [self._ratio(*pair) for pair in ((cpu, other), (other, cpu))]
         ends = [end for end in both_ways if end.ratio is not None]
         ratios = [end.ratio for end in ends if end.ratio is not None]
         if not ratios:
@@ -169,14 +169,14 @@ class PairTests:
             max(highs) if len(highs) == len(ends) else None,
         )
 
-    def is_candidate(self, one: int, other: int) -> bool:
+    def is_candidate(self, cpu: int, other: int) -> bool:
         """Return whether one of two CPUs seems to slow the other: enough to test the pair, not enough to claim it.
 
         Args:
-            one: a CPU.
+            cpu: a CPU.
             other: another CPU.
         """
-        return other in self._partners[one] or one in self._partners[other]
+        return other in self._partners[cpu] or cpu in self._partners[other]
 
     def _candidate_pairs(self) -> "list[tuple[int, int]]":
         return [
@@ -202,42 +202,42 @@ class PairTests:
         self._alone = self._slowness_alone()
         return {}
 
-    def _shares(self, one: int, other: int, by_active: bool) -> bool:
+    def _shares(self, cpu: int, other: int, by_active: bool) -> bool:
         """Return whether each of two CPUs clearly slows the other, as sharing a core would."""
         return all(
             self._score(this, that, SHARED_COST, by_active) > self._critical
-            for this, that in ((one, other), (other, one))
+            for this, that in ((cpu, other), (other, cpu))
         )
 
-    def _apart(self, one: int, other: int) -> bool:
+    def _apart(self, cpu: int, other: int) -> bool:
         """Return whether one of two CPUs is clearly not slowed by the other.
 
         Sharing a core would slow both, so one is enough.
         """
         return any(
-            self._score(this, that, APART_COST, False) < -self._critical for this, that in ((one, other), (other, one))
+            self._score(this, that, APART_COST, False) < -self._critical for this, that in ((cpu, other), (other, cpu))
         )
 
-    def _score(self, one: int, other: int, cost: float, by_active: bool) -> float:
-        alone = self._alone[one]
-        return 0.0 if alone is None else self._shifted(one, other, cost * alone, self._samples(one, other, by_active))
+    def _score(self, cpu: int, other: int, cost: float, by_active: bool) -> float:
+        alone = self._alone[cpu]
+        return 0.0 if alone is None else self._shifted(cpu, other, cost * alone, self._samples(cpu, other, by_active))
 
-    def _ratio(self, one: int, other: int) -> PaceRatio:
-        alone = self._alone[one]
+    def _ratio(self, cpu: int, other: int) -> PaceRatio:
+        alone = self._alone[cpu]
         if alone is None:
             return PaceRatio()
-        strata = self._samples(one, other, False)
+        strata = self._samples(cpu, other, False)
 
         def score(ratio: float) -> float:
-            return self._shifted(one, other, alone / ratio - alone, strata)
+            return self._shifted(cpu, other, alone / ratio - alone, strata)
 
         return PaceRatio(_crossing(score, 0.0), _crossing(score, -self._critical), _crossing(score, self._critical))
 
-    def _shifted(self, one: int, other: int, shift: float, strata: _Strata) -> float:
+    def _shifted(self, cpu: int, other: int, shift: float, strata: _Strata) -> float:
         """Return by how much more than the shift one CPU is slower in the same round as the other,
         in the standard deviations of Hoeffding's bound.
         """
-        same_round = self._same_round(one, other)
+        same_round = self._same_round(cpu, other)
         total = squares = 0.0
         for expected, samples in strata:
             met = [bit & same_round for _slowness, bit in samples]
@@ -248,8 +248,8 @@ class PairTests:
             squares += sum(score * score for score in scores)
         return 2 * total / math.sqrt(squares) if squares else 0.0
 
-    def _same_round(self, one: int, other: int) -> int:
-        return self._everything & ~(self._side[one] ^ self._side[other])
+    def _same_round(self, cpu: int, other: int) -> int:
+        return self._everything & ~(self._side[cpu] ^ self._side[other])
 
     def _candidates(self, cpu: int) -> "list[int]":
         """Return the CPUs that slow this one most clearly.
@@ -292,18 +292,18 @@ class PairTests:
             - sum(_count(bits & same_round) << plane for plane, bits in enumerate(planes)) / _SCALE
         )
 
-    def _samples(self, one: int, other: int, by_active: bool) -> _Strata:
+    def _samples(self, cpu: int, other: int, by_active: bool) -> _Strata:
         """Return the strata of the paired rounds in which the samples of both CPUs are valid,
         with the samples of the first CPU.
         """
-        partners = tuple(cpu for cpu in self._partners[one] if cpu != other)
-        if (one, partners, by_active) not in self._strata:
-            self._strata[one, partners, by_active] = [
-                (expected, [sample for sample in self._slowness[one] if sample[1] & stratum])
-                for stratum, expected in self._by_count(one, partners, by_active)
+        partners = tuple(partner for partner in self._partners[cpu] if partner != other)
+        if (cpu, partners, by_active) not in self._strata:
+            self._strata[cpu, partners, by_active] = [
+                (expected, [sample for sample in self._slowness[cpu] if sample[1] & stratum])
+                for stratum, expected in self._by_count(cpu, partners, by_active)
             ]
         valid = self._valid[other]
-        strata = self._strata[one, partners, by_active]
+        strata = self._strata[cpu, partners, by_active]
         return (
             strata
             if valid == self._everything
@@ -368,8 +368,8 @@ def groups(
     """
     parts = components(cpus, statuses)
     number = {cpu: index for index, part in enumerate(parts) for cpu in part}
-    apart = {(number[one], number[other]) for (one, other), status in statuses.items() if status == APART}
-    apart |= {(other, one) for one, other in apart}
+    apart = {(number[first], number[other]) for (first, other), status in statuses.items() if status == APART}
+    apart |= {(other, index) for index, other in apart}
     everything = set(range(len(parts)))
     clear = {
         index
@@ -393,8 +393,8 @@ def components(cpus: "t.Collection[int]", statuses: "t.Mapping[tuple[int, int], 
     """
     head = {cpu: cpu for cpu in cpus}
     members = {cpu: [cpu] for cpu in cpus}
-    for (one, other), status in statuses.items():
-        keep, give = head[one], head[other]
+    for (first, other), status in statuses.items():
+        keep, give = head[first], head[other]
         if status == SHARES and keep != give:
             members[keep] += members[give]
             head.update((cpu, keep) for cpu in members.pop(give))

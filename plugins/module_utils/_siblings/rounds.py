@@ -229,4 +229,4 @@ def _ratios(tests: PairTests, cpus: "list[int]", statuses: "t.Mapping[tuple[int,
             reported.append(
                 {"pair": cpulist.render(pair), "result": statuses.get(pair), "ratio": ratio, "low": low, "high": high}
             )
-    return sorted(reported, key=lambda one: (one["result"] != SHARES, one["ratio"] or 1.0))
+    return sorted(reported, key=lambda pair: (pair["result"] != SHARES, pair["ratio"] or 1.0))

@@ -49,12 +49,12 @@ def parse(given: object) -> "t.Union[str, Cores]":
         raise SiblingsError(f"siblings is {cpulist.quoted(given)}: {way_out}")
     cores: list[tuple[int, ...]] = []
     placed: set[int] = set()
-    for one in given:
+    for entry in given:
         try:
-            text = ",".join(map(str, one[: _MAX_THREADS + 1])) if isinstance(one, (list, tuple)) else str(one)
+            text = ",".join(map(str, entry[: _MAX_THREADS + 1])) if isinstance(entry, (list, tuple)) else str(entry)
             core = cpulist.parse(text, _MAX_THREADS)
         except cpulist.CpuListError as error:
-            raise SiblingsError(f"siblings has the core {cpulist.quoted(one)}: {error}: {way_out}") from None
+            raise SiblingsError(f"siblings has the core {cpulist.quoted(entry)}: {error}: {way_out}") from None
         if not core:
             raise SiblingsError(f"siblings has a core without CPUs: {way_out}")
         twice = next((cpu for cpu in core if cpu in placed), None)

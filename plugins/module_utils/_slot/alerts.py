@@ -41,7 +41,7 @@ def ask(alerts: Alerts) -> None:
         kind, found = answer["data"]["resultType"], answer["data"]["result"]
         if not isinstance(found, list):
             raise TypeError("whatever it is, it is no list of results")
-        names = [_name(one["metric"]) for one in found] if kind == "vector" else []
+        names = [_name(series["metric"]) for series in found] if kind == "vector" else []
     except (LookupError, TypeError, AttributeError):
         raise exchange.RefusedError(f"alerts are not known: {url} does not answer as Prometheus does") from None
     partial = _partial(answer)
@@ -67,8 +67,8 @@ def _partial(answer: "t.Dict[str, t.Any]") -> str:
     warnings = answer.get("warnings")
     if warnings is None:
         return ""
-    said = [str(one) for one in warnings] if isinstance(warnings, list) else [str(warnings)]
-    return next((exchange.line(one) for one in said if not one.startswith("PromQL")), "")
+    said = [str(warning) for warning in warnings] if isinstance(warnings, list) else [str(warnings)]
+    return next((exchange.line(warning) for warning in said if not warning.startswith("PromQL")), "")
 
 
 def _name(metric: "t.Dict[str, t.Any]") -> str:

@@ -102,9 +102,9 @@ class _Limit:
 
     def _end(self) -> None:
         self.is_over = True
-        for one in (self._connection.sock, *self.sockets):
+        for sock in (self._connection.sock, *self.sockets):
             with contextlib.suppress(OSError, AttributeError):
-                one.shutdown(socket.SHUT_RDWR)
+                sock.shutdown(socket.SHUT_RDWR)
 
 
 def line(said: object) -> str:

@@ -89,7 +89,7 @@ def _checked(document: "dict[str, t.Any]") -> Record:
     found = Record(**{name: document[name] for name in Record._fields})
     slot = settings.parse(found.slot)
     texts = (found.group, found.host, found.owner, found.since, found.boot)
-    if slot is None or not all(isinstance(one, str) and len(one) <= 300 for one in texts):
+    if slot is None or not all(isinstance(value, str) and len(value) <= 300 for value in texts):
         raise ValueError("it is not the record of a slot")
     settings.check(slot, found.group, found.host)
     return found._replace(slot=slot, is_held=found.is_held is True, at=float(found.at))

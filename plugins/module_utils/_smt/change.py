@@ -444,10 +444,10 @@ class RuntimeChange:
             raise ChangeRefusedError(f"{deadly}. Nothing was changed")
         followed = {step.kind for step in self.steps} - {""}
         self.findings = [
-            one
-            for one in affinity.find(self.host, self.before["online"], going)
+            finding
+            for finding in affinity.find(self.host, self.before["online"], going)
             + (affinity.of_uneven_cores(self.host, self._threads_of_cores()) if self.moves else [])
-            if one.consumer not in followed
+            if finding.consumer not in followed
         ]
         serving = bindings.vmbus_cpus(self.host) & going
         if serving:

@@ -123,9 +123,9 @@ def about(cpus: "t.Collection[int]", sentence: str) -> "list[str]":
     """
     if not cpus:
         return []
-    one = len(cpus) == 1
-    verbs = {"was": "was", "are": "is"} if one else {"was": "were", "are": "are"}
-    return [f"CPU{'' if one else 's'} {cpulist.render(cpus)} {sentence.format(**verbs)}"]
+    is_single = len(cpus) == 1
+    verbs = {"was": "was", "are": "is"} if is_single else {"was": "were", "are": "are"}
+    return [f"CPU{'' if is_single else 's'} {cpulist.render(cpus)} {sentence.format(**verbs)}"]
 
 
 def check(state: object) -> None:

@@ -26,8 +26,8 @@ def of_factors(
         both: at the other level of both.
     """
 
-    def products(one: "t.Sequence[float]", other: "t.Sequence[float]", power: float = 1.0) -> "list[float]":
-        return [(a * b) ** power for a, b in zip(one, other)]
+    def products(values: "t.Sequence[float]", other: "t.Sequence[float]", power: float = 1.0) -> "list[float]":
+        return [(a * b) ** power for a, b in zip(values, other)]
 
     return [
         (products(base, second, 0.5), products(first, both, 0.5)),

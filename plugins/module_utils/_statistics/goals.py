@@ -76,7 +76,7 @@ def main_comparisons(
     def of_arms(placement: str) -> "list[tuple[Side, Side]]":
         return [((baseline, placement), (arm, placement)) for arm in others]
 
-    of_sharing = [((baseline, one), (baseline, other)) for one, other in SHARING]
+    of_sharing = [((baseline, placement), (baseline, other)) for placement, other in SHARING]
     for pairs in (of_arms(placements.ALL_THREADS), of_sharing, of_arms(placements.SINGLE)):
         found = list(filter(taken, pairs))
         if found:

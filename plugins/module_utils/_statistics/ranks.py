@@ -82,7 +82,7 @@ class Paired:
         sign = 1.0 if better == "higher" else -1.0
         self.n = len(before)
         self.is_ranked = self.n >= MIN_BLOCKS_RANKED
-        self._ratios = [sign * (mean(other) - mean(one)) for one, other in zip(before, after)]
+        self._ratios = [sign * (mean(other) - mean(block)) for block, other in zip(before, after)]
         self.log_ratio = mean(self._ratios)
         self._before, self._after = _Side(before, sign), _Side(after, sign)
         sizes = self._before.sizes, self._after.sizes
@@ -118,7 +118,7 @@ class Paired:
             self._crossed(shift * _UNITS, *places)[0]
             for places in ((bisect_left, bisect_right), (bisect_right, bisect_left))
         )
-        return [own + (one + other) / 2 for own, one, other in zip(self._own, fewer, more)]
+        return [own + (less + other) / 2 for own, less, other in zip(self._own, fewer, more)]
 
     def interval(self, level: float) -> "tuple[float, float, float]":
         """Return the log-ratio and its interval at confidence 1 - level, of two blocks or more."""
@@ -168,8 +168,8 @@ class Paired:
         if self._is_single:
             return list(map(operator.sub, after, before))
         return [
-            weight * other - weight_before * one
-            for one, weight_before, other, weight in zip(
+            weight * other - weight_before * sum_before
+            for sum_before, weight_before, other, weight in zip(
                 self._before.sums(before), self._weights[0], self._after.sums(after), self._weights[1]
             )
         ]

@@ -216,10 +216,12 @@ def _bursts(core: "tuple[int, ...]", seen: _Seen) -> float:
         return 0.0
     usual = statistics.median(shares)
     # The deviation of a normal variable from its median.
-    deviation = statistics.median([abs(one - usual) for one in shares]) / distributions.normal_quantile(0.25)
+    deviation = statistics.median([abs(share - usual) for share in shares]) / distributions.normal_quantile(0.25)
     least = usual + FAR * deviation + LEAST_BURST
     missed = sum(
-        length * (one - usual) / (1 - usual) for length, one in zip(seen.lengths, shares) if one > least and usual < 1
+        length * (share - usual) / (1 - usual)
+        for length, share in zip(seen.lengths, shares)
+        if share > least and usual < 1
     )
     return missed / (sum(seen.lengths) + seen.seconds)
 
@@ -227,7 +229,7 @@ def _bursts(core: "tuple[int, ...]", seen: _Seen) -> float:
 def _narrowed(core: Core, seen: _Seen) -> Core:
     """Return a core whose time with several busy threads is that of the windows, for its usage over the whole time."""
     windows = seen.of_cores.get(core.cpus, [])
-    ratio = _ratio([(one.several, one.threads) for one in windows])
+    ratio = _ratio([(window.several, window.threads) for window in windows])
     if ratio is None:
         return core
     several = _times(ratio, core.threads)
@@ -237,9 +239,9 @@ def _narrowed(core: Core, seen: _Seen) -> Core:
 def _sums(cores: "t.Sequence[Core]", seen: _Seen) -> "room.Sums | None":
     """Return the times of all cores together, those of the windows for the usage over the whole time."""
     by_window = list(zip(*(seen.of_cores[core.cpus] for core in cores if core.cpus in seen.of_cores)))
-    threads = [sum(one.threads for one in row) for row in by_window]
-    busy = _ratio(list(zip([sum(one.busy for one in row) for row in by_window], threads)))
-    several = _ratio(list(zip([sum(one.several for one in row) for row in by_window], threads)))
+    threads = [sum(core.threads for core in row) for row in by_window]
+    busy = _ratio(list(zip([sum(core.busy for core in row) for row in by_window], threads)))
+    several = _ratio(list(zip([sum(core.several for core in row) for row in by_window], threads)))
     if busy is None or several is None:
         return None
     whole = sum(core.threads for core in cores)

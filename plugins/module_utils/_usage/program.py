@@ -27,7 +27,7 @@ def main(root: str, settings: str) -> int:
         with open(settings, encoding="utf-8") as stream:
             given = json.load(stream)
         plan = look.Plan(float(given["seconds"]), int(given["windows"]), float(given["window_seconds"]))
-        yields = [(str(one["workload"]), float(one["low"]), float(one["high"])) for one in given["yields"]]
+        yields = [(str(entry["workload"]), float(entry["low"]), float(entry["high"])) for entry in given["yields"]]
         path = str(given["textfile"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"{settings} cannot be used ({error!r}): call the role smt_usage again\n")

@@ -128,7 +128,7 @@ def used(
     # It follows the last CPU.
     known = cpuinfo.read(fs)
     frequency = next(
-        filter(None, (cpuinfo.number(one, "timebase") for one in (known.common, *known.blocks.values()))), 0
+        filter(None, (cpuinfo.number(block, "timebase") for block in (known.common, *known.blocks.values()))), 0
     )
     if not frequency or seconds <= 0:
         raise PurrError("/proc/cpuinfo has no time base")

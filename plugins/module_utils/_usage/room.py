@@ -70,7 +70,7 @@ def use(
     most_threads = max(len(core.cpus) for core in cores)
     threads = sum(core.threads for core in cores)
     known = sums_of(cores)
-    busy, several = known if sums is None else (one.within(bounds) for one, bounds in zip(sums, known))
+    busy, several = known if sums is None else (span.within(bounds) for span, bounds in zip(sums, known))
     done = GUESS if gain is None else gain
     # With more than one thread each share falls with the yield: what one thread does alone is less of what the core
     # could do.
@@ -91,7 +91,7 @@ def use(
         work,
         left,
         None if usage <= 0 else 1 / usage - 1,
-        max(_changed(busy, several, one) for one in gain or (LEAST_YIELD, max(2.0, most_threads))),
+        max(_changed(busy, several, factor) for factor in gain or (LEAST_YIELD, max(2.0, most_threads))),
         done,
     )
 
@@ -114,7 +114,7 @@ def sums_of(cores: "t.Sequence[Core]") -> Sums:
 def _sum(spans: "t.Iterable[Span]") -> Span:
     """Return the sum of spans, each of which may be anywhere."""
     each = list(spans)
-    return Span(sum(one.low for one in each), sum(one.high for one in each))
+    return Span(sum(span.low for span in each), sum(span.high for span in each))
 
 
 def _done(threads: float, busy: float, shared: float, gain: float) -> float:

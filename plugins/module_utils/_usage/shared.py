@@ -94,12 +94,12 @@ def of_core(
         length = until - at
         if length <= 0:
             continue
-        on = [one for one in running.values() if one != IDLE]
+        on = [task for task in running.values() if task != IDLE]
         if on:
             threads += length * len(on)
             busy += length
             several += length if len(on) > 1 else 0
-            _book([unit_of(one) for one in on], length * NANO, spent)
+            _book([unit_of(task) for task in on], length * NANO, spent)
     return Shares(threads / whole, busy / whole, several / whole)
 
 
@@ -124,10 +124,10 @@ def _stretches(window: Window, cpu: int, usage: float) -> "t.Iterator[tuple[int,
         yield window.begin, window.end, window.running.get(cpu, UNNAMED) if usage > BUSY else IDLE
         return
     begin, pid = window.begin, found[0].before
-    for one in found:
-        at = min(max(one.at, window.begin), window.end)
+    for switch in found:
+        at = min(max(switch.at, window.begin), window.end)
         if at > begin:
             yield begin, at, pid
-        begin, pid = at, one.after
+        begin, pid = at, switch.after
     if window.end > begin:
         yield begin, window.end, pid

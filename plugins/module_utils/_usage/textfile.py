@@ -105,8 +105,8 @@ def write(fs: HostFs, path: str, content: str, is_dry: bool = False) -> bool:
     if fs.status(name) is not None and not is_ours(fs, name):
         raise TextfileError(f"{path} is there, and smt_usage did not write it: choose another path, or move it away")
     # The collector takes the same series of two files for one, whichever it reads first.
-    others = [one for one in fs.names(folder) if one.endswith(SUFFIX) and one != own]
-    same = [one for one in others if is_ours(fs, os.path.join(folder, one))]
+    others = [other for other in fs.names(folder) if other.endswith(SUFFIX) and other != own]
+    same = [other for other in others if is_ours(fs, os.path.join(folder, other))]
     if same:
         raise TextfileError(f"/{folder}/{same[0]} has the same series as {path} would: use its path, or remove it")
     if fs.read(name) == content:

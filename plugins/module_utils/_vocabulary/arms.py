@@ -31,7 +31,7 @@ def levels(names: "t.Sequence[str]") -> "tuple[tuple[str, str], tuple[str, str]]
     if [len(part) for part in parts] != [2] * 4:
         return None
     (first, second), (_first, other), (changed, _second), _both = parts
-    wanted = [[one, level] for one in (first, changed) for level in (second, other)]
+    wanted = [[level_of_first, level] for level_of_first in (first, changed) for level in (second, other)]
     return ((first, changed), (second, other)) if parts == wanted and first != changed and second != other else None
 
 

@@ -67,8 +67,8 @@ def declarations(given: "t.Sequence[t.Mapping[str, t.Any]]") -> "list[Workload]"
     """
     if len(given) > MOST:
         raise WorkloadError(f"custom has {len(given)} commands: at most {MOST} are allowed")
-    made = [_declaration(one) for one in given]
-    names = [one["name"] for one in made]
+    made = [_declaration(command) for command in given]
+    names = [declaration["name"] for declaration in made]
     duplicates = sorted({name for name in names if names.count(name) > 1})
     if duplicates:
         raise WorkloadError(
@@ -93,7 +93,7 @@ def _declaration(given: "t.Mapping[str, t.Any]") -> Workload:
             f"custom: timeout of {name} is {timeout}: it must be from {TIMEOUT[0]} to {TIMEOUT[1]} seconds"
         )
     metrics = _metrics(name, given, recipe)
-    metric_names = [one["name"] for one in metrics]
+    metric_names = [metric["name"] for metric in metrics]
     if len(set(metric_names)) < len(metric_names):
         raise WorkloadError(f"custom: two metrics of {name} have the same name")
     return {
@@ -131,7 +131,7 @@ def _metrics(name: str, given: "t.Mapping[str, t.Any]", recipe: t.Optional[Recip
         raise WorkloadError(f"custom: {name} has no metric: give one, or a recipe, one of {', '.join(sorted(RECIPES))}")
     is_threaded = bool(given.get("multithreaded"))
     declared = [_metric(name, is_threaded, own, True)] if own else list(recipe.metrics) if recipe else []
-    return declared + [_metric(name, is_threaded, one) for one in further]
+    return declared + [_metric(name, is_threaded, metric) for metric in further]
 
 
 def _whole(workload: str, given: "t.Mapping[str, t.Any]", option: str, limits: "tuple[int, int]") -> int:

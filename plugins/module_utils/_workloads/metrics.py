@@ -94,7 +94,7 @@ def read(
     metrics: dict[str, MetricValue] = {}
     per_worker: t.Optional[list[float]] = None
     for metric in workload["metrics"]:
-        values = [_value(workload, metric, work, *one) for one in zip(workers, outputs)]
+        values = [_value(workload, metric, work, *pair) for pair in zip(workers, outputs)]
         if per_worker is None:
             per_worker = values
         value = AGGREGATES[metric["aggregate"]](values)

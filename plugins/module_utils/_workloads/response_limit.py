@@ -23,7 +23,9 @@ def carrier(metrics: "t.Iterable[tuple[str, str, str, str]]") -> "str | None":
     """Return the metric that a limit is for, of some with their unit, better and aggregate: of the times that are
     waited for that of the highest percentile by its name, else the median, else the first one; None without any.
     """
-    waits = [one[0] for one in metrics if one[1] in units.SECONDS and one[2] == "lower" and one[3] in _OF_EACH]
+    waits = [
+        metric[0] for metric in metrics if metric[1] in units.SECONDS and metric[2] == "lower" and metric[3] in _OF_EACH
+    ]
     ranks = {name: [*_PERCENTILE.findall(name), "5" if "median" in name else "49"] for name in waits}
     return max(waits, key=lambda name: float(f"0.{ranks[name][0]}"), default=None)
 
@@ -40,7 +42,9 @@ def in_seconds(given: "t.Mapping[str, t.Any]", workloads: "t.Iterable[Workload]"
             parameter, or has no metric that a limit can be for.
     """
     measured = {
-        workload["name"]: [(one["name"], one["unit"], one["better"], one["aggregate"]) for one in workload["metrics"]]
+        workload["name"]: [
+            (metric["name"], metric["unit"], metric["better"], metric["aggregate"]) for metric in workload["metrics"]
+        ]
         for workload in workloads
         if workload["parameter"] and not workload["parameter"].get("per_worker")
     }

@@ -121,32 +121,47 @@ def compare_host(
         ]
         for primary, subjects in zip((True, False, False), families if keyed else ()):
             found += _family(result, keyed, subjects, primary, margin, confidence)
-    for place in {place_of(one) for one in found if one["primary"] and _is_given(result, one)}:
-        here = {one["metric"]: one for one in found if place_of(one) == place}
+    for place in {
+        place_of(comparison) for comparison in found if comparison["primary"] and _is_given(result, comparison)
+    }:
+        here = {comparison["metric"]: comparison for comparison in found if place_of(comparison) == place}
         waited = limits.response_metric(recorded.declaration(result, place[0]))
-        for metric, one in here.items():
-            one.update(given=True, primary=metric == waited if waited in here else one["primary"])
+        for metric, comparison in here.items():
+            comparison.update(given=True, primary=metric == waited if waited in here else comparison["primary"])
     return found
 
 
-def _is_given(result: HostResult, one: Comparison) -> bool:
+def _is_given(result: HostResult, comparison: Comparison) -> bool:
     """Return whether a rate is the load generator's, so that response times and failures decide: both arms do what the
     workload's parameter asks for, or without one the same while CPUs of both are idle (utilization law: P. Denning, J.
     Buzen, The operational analysis of queueing network models, ACM Computing Surveys 10 (1978)).
     """
-    if one["kind"] != "arm" or not costs.rate_of(one["unit"]) or one["verdict"] in (paired.GAIN, paired.LOSS):
+    if (
+        comparison["kind"] != "arm"
+        or not costs.rate_of(comparison["unit"])
+        or comparison["verdict"] in (paired.GAIN, paired.LOSS)
+    ):
         return False
-    if asked := one.get("parameter"):
-        return all(abs(one[f"{side}_value"] / asked - 1) <= 1 - usage.NEARLY for side in ("baseline", "candidate"))
+    if asked := comparison.get("parameter"):
+        return all(
+            abs(comparison[f"{side}_value"] / asked - 1) <= 1 - usage.NEARLY for side in ("baseline", "candidate")
+        )
     samples = recorded.by_key(result)
-    keys = [(one["workload"], recorded.sampled_as(result, WHOLE_MACHINE, arm), arm, None) for arm in sides_of(one)]
+    keys = [
+        (comparison["workload"], recorded.sampled_as(result, WHOLE_MACHINE, arm), arm, None)
+        for arm in sides_of(comparison)
+    ]
     used = [usage.busy(itertools.chain(*samples.get(key, {}).values())) or usage.FULL for key in keys]
-    return one["verdict"] == paired.EQUIVALENT and one["placement"] == WHOLE_MACHINE and max(used) < usage.FULL
+    return (
+        comparison["verdict"] == paired.EQUIVALENT
+        and comparison["placement"] == WHOLE_MACHINE
+        and max(used) < usage.FULL
+    )
 
 
-def place_of(one: Comparison) -> tuple[t.Any, ...]:
+def place_of(comparison: Comparison) -> tuple[t.Any, ...]:
     """Return of what a comparison is, whatever its metric."""
-    return one["workload"], one.get("parameter"), one["placement"], frozenset(sides_of(one))
+    return comparison["workload"], comparison.get("parameter"), comparison["placement"], frozenset(sides_of(comparison))
 
 
 def basis(result: HostResult, pair: Pair) -> str:
@@ -181,43 +196,47 @@ def of_smt(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> l
         every_metric: False for those of primary metrics, which decide.
     """
     main = [
-        one
-        for one in comparisons
-        if one["placement"] == WHOLE_MACHINE and is_of_smt(one) and (every_metric or one["primary"])
+        comparison
+        for comparison in comparisons
+        if comparison["placement"] == WHOLE_MACHINE
+        and is_of_smt(comparison)
+        and (every_metric or comparison["primary"])
     ]
-    return [one if one["effect"] == SMT_OFF else turned(one) for one in main]
+    return [comparison if comparison["effect"] == SMT_OFF else turned(comparison) for comparison in main]
 
 
-def is_of_smt(one: Comparison) -> bool:
+def is_of_smt(comparison: Comparison) -> bool:
     """Return whether a comparison has SMT on and SMT off on its sides."""
-    return set(sides_of(one)) == set(recorded.OF_SMT)
+    return set(sides_of(comparison)) == set(recorded.OF_SMT)
 
 
-def turned(one: Comparison) -> Comparison:
+def turned(comparison: Comparison) -> Comparison:
     """Return the same comparison with baseline and candidate exchanged."""
-    low, high = one["ci_low"], one["ci_high"]
+    low, high = comparison["ci_low"], comparison["ci_high"]
     turned_ratios = {
-        "ratio": 1 / one["ratio"],
+        "ratio": 1 / comparison["ratio"],
         "ci_low": None if high is None else 1 / high,
         "ci_high": None if low is None else 1 / low,
     }
     return {
-        **one,
+        **comparison,
         **turned_ratios,
-        **change.of(turned_ratios, one["better"]),
-        "effect": one["baseline"]["arm"],
-        "baseline": one["candidate"],
-        "candidate": one["baseline"],
-        "baseline_value": one["candidate_value"],
-        "candidate_value": one["baseline_value"],
-        "mean_change": 1 / (1 + one["mean_change"]) - 1,
-        "verdict": {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}.get(one["verdict"], one["verdict"]),
+        **change.of(turned_ratios, comparison["better"]),
+        "effect": comparison["baseline"]["arm"],
+        "baseline": comparison["candidate"],
+        "candidate": comparison["baseline"],
+        "baseline_value": comparison["candidate_value"],
+        "candidate_value": comparison["baseline_value"],
+        "mean_change": 1 / (1 + comparison["mean_change"]) - 1,
+        "verdict": {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}.get(
+            comparison["verdict"], comparison["verdict"]
+        ),
     }
 
 
-def as_of_smt_off(one: Comparison) -> Comparison:
+def as_of_smt_off(comparison: Comparison) -> Comparison:
     """Return a comparison of SMT on and off as one of SMT off against SMT on."""
-    return one if one["effect"] == SMT_OFF else turned(one)
+    return comparison if comparison["effect"] == SMT_OFF else turned(comparison)
 
 
 def of_other_arms(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> list[Comparison]:
@@ -228,7 +247,7 @@ def of_other_arms(comparisons: t.Iterable[Comparison], every_metric: bool = Fals
         comparisons: from :func:`compare_host`.
         every_metric: False for those of primary metrics, which decide.
     """
-    return [one for one in at_widest(comparisons, every_metric) if not is_of_smt(one)]
+    return [comparison for comparison in at_widest(comparisons, every_metric) if not is_of_smt(comparison)]
 
 
 def at_widest(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> list[Comparison]:
@@ -236,20 +255,27 @@ def at_widest(comparisons: t.Iterable[Comparison], every_metric: bool = False) -
     arguments as in :func:`of_other_arms`.
     """
     widest: dict[tuple[t.Any, ...], Comparison] = {}
-    of_arms = [one for one in comparisons if one["kind"] == "arm" and (every_metric or one["primary"])]
-    for one in sorted(of_arms, key=lambda one: _narrowness(one["placement"])):
-        widest.setdefault((one["workload"], one.get("parameter"), sides_of(one), one["metric"]), one)
+    of_arms = [
+        comparison
+        for comparison in comparisons
+        if comparison["kind"] == "arm" and (every_metric or comparison["primary"])
+    ]
+    for comparison in sorted(of_arms, key=lambda comparison: _narrowness(comparison["placement"])):
+        widest.setdefault(
+            (comparison["workload"], comparison.get("parameter"), sides_of(comparison), comparison["metric"]),
+            comparison,
+        )
     return list(widest.values())
 
 
-def sides_of(one: Comparison) -> tuple[str, str]:
+def sides_of(comparison: Comparison) -> tuple[str, str]:
     """Return the arms of a comparison: the baseline's, and the candidate's."""
-    return one["baseline"]["arm"], one["candidate"]["arm"]
+    return comparison["baseline"]["arm"], comparison["candidate"]["arm"]
 
 
 def against_baseline(comparisons: t.Iterable[Comparison], baseline: str) -> list[Comparison]:
     """Return the comparisons of arms with the arm that is the baseline of a result."""
-    return [one for one in comparisons if one["baseline"]["arm"] == baseline]
+    return [comparison for comparison in comparisons if comparison["baseline"]["arm"] == baseline]
 
 
 def _narrowness(placement: str) -> tuple[int, int]:
@@ -392,7 +418,11 @@ def _family(
         before, after = (recorded.good_values(side, metric) for side in sides if side is not None)
         blocks = sorted(block for block in set(before) & set(after) if before[block] and after[block])
         # A further metric can be 0, which has no ratio. Its other blocks would be a choice by their values.
-        taken = [] if primary else [one for side in sides for block in (side or {}).values() for one in block if one.ok]
+        taken = (
+            []
+            if primary
+            else [sample for side in sides for block in (side or {}).values() for sample in block if sample.ok]
+        )
         if not blocks or any(metric in sample.metrics and sample.metrics[metric].value == 0 for sample in taken):
             continue
         about = dataclasses.replace(measures.describe_workload(result, workload, parameter, metric), primary=primary)
@@ -418,15 +448,15 @@ def _family(
         )
     found = []
     looks = [looks_at(result, blocks) for blocks in measured_blocks]
-    for one, measured, of_one, judged in zip(
+    for comparison, measured, of_one, judged in zip(
         family, values, alone, paired.compare_family(values, margin, confidence, looks, deciding)
     ):
         baseline_value, candidate_value = paired.sides(*measured, judged["ratio"])
-        whole = {**one, "baseline_value": baseline_value, "candidate_value": candidate_value, **judged}
-        if one["metric"] == limits.MOST_LOAD:
+        whole = {**comparison, "baseline_value": baseline_value, "candidate_value": candidate_value, **judged}
+        if comparison["metric"] == limits.MOST_LOAD:
             whole.update(limits.of_loads(*measured[:2], of_one, judged))
         whole["mean_change"] = paired.mean_change(*measured[:2])
-        found.append({**whole, **change.of(whole, one["better"])})
+        found.append({**whole, **change.of(whole, comparison["better"])})
     return found
 
 

@@ -47,7 +47,7 @@ def added(result: HostResult) -> HostResult:
     """
     found: dict[str, dict[str, DeclaredMetric]] = {}
     samples = list(result.samples)
-    workloads = {one.name: one for one in result.plan.workloads or ()}
+    workloads = {workload.name: workload for workload in result.plan.workloads or ()}
     for place, sample in enumerate(samples):
         workload = workloads[sample.workload]
         made = {}
@@ -61,7 +61,8 @@ def added(result: HostResult) -> HostResult:
     if not found:
         return result
     declared = tuple(
-        parts.changed(one, metrics={**one.metrics, **found.get(one.name, {})}) for one in workloads.values()
+        parts.changed(workload, metrics={**workload.metrics, **found.get(workload.name, {})})
+        for workload in workloads.values()
     )
     return parts.changed(result, plan=parts.changed(result.plan, workloads=declared), samples=tuple(samples))
 

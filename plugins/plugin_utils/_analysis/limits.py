@@ -39,9 +39,12 @@ def limited(result: HostResult) -> dict[str, Workload]:
     name.
     """
     return {
-        one.name: one
-        for one in result.plan.workloads or ()
-        if one.response_limit is not None and one.parameter and MOST_LOAD not in one.metrics and response_metric(one)
+        workload.name: workload
+        for workload in result.plan.workloads or ()
+        if workload.response_limit is not None
+        and workload.parameter
+        and MOST_LOAD not in workload.metrics
+        and response_metric(workload)
     }
 
 
@@ -49,7 +52,9 @@ def response_metric(workload: Workload) -> str | None:
     """Return the name of a workload's response time, or None where it declares none, or of a worker's own load."""
     if workload.parameter and workload.parameter.per_worker:
         return None
-    return response_limit.carrier((name, one.unit, one.better, one.aggregate) for name, one in workload.metrics.items())
+    return response_limit.carrier(
+        (name, metric.unit, metric.better, metric.aggregate) for name, metric in workload.metrics.items()
+    )
 
 
 def meaning(workload: Workload, metric: str) -> DeclaredMetric:

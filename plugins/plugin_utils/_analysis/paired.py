@@ -126,23 +126,23 @@ def compare_family(
         SampleError: a value or a setting is not valid.
     """
     _check_settings(margin, confidence)
-    samples = [_samples(*one) for one in family]
+    samples = [_samples(*comparison) for comparison in family]
     taken = looks or [()] * len(samples)
-    p_values = [one.p_value() for one in samples]
+    p_values = [sample.p_value() for sample in samples]
     over_all_looks = [spending.adjusted(p_value, of_one) for p_value, of_one in zip(p_values, taken)]
     adjusted = holm(over_all_looks)
     alphas = holm_levels(over_all_looks, 1 - float(confidence))
     # As the plan itself, which knows no p-values of the others: the strictest level of Holm's procedure.
     at_look = (1 - float(confidence)) / max(1, len(samples))
     kept = [
-        early.share_kept(p_value, of_one, alpha) if decides and not _found_before(one, of_one, at_look) else 1.0
-        for one, p_value, alpha, of_one, decides in zip(
+        early.share_kept(p_value, of_one, alpha) if decides and not _found_before(comparison, of_one, at_look) else 1.0
+        for comparison, p_value, alpha, of_one, decides in zip(
             family, p_values, alphas, taken, deciding or [True] * len(samples)
         )
     ]
     return [
-        _result(*one, share, float(margin), float(confidence), len(samples))
-        for one, share in zip(zip(samples, p_values, adjusted, alphas, taken), kept)
+        _result(*values, share, float(margin), float(confidence), len(samples))
+        for values, share in zip(zip(samples, p_values, adjusted, alphas, taken), kept)
     ]
 
 
@@ -196,7 +196,8 @@ def sides(before: t.Sequence[Block], after: t.Sequence[Block], better: str, rati
     """
     half = math.log(ratio) / (2 if better == "higher" else -2)
     middle = statistics.median(
-        (ranks.mean(one) + ranks.mean(other)) / 2 for one, other in zip(_logs(before, "before"), _logs(after, "after"))
+        (ranks.mean(block) + ranks.mean(other)) / 2
+        for block, other in zip(_logs(before, "before"), _logs(after, "after"))
     )
     return math.exp(middle - half), math.exp(middle + half)
 

@@ -75,12 +75,12 @@ def sampled_as(result: HostResult, placement: str, arm: str) -> str:
 
 def declaration(result: HostResult, name: str) -> Workload:
     """Return the plan's declaration of a workload."""
-    return next(one for one in result.plan.workloads or () if one.name == name)
+    return next(workload for workload in result.plan.workloads or () if workload.name == name)
 
 
 def primary_metrics(result: HostResult) -> dict[str, str]:
     """Return the metric of each workload that decides: name of the workload -> name of the metric."""
-    return {one.name: one.primary for one in result.plan.workloads or ()}
+    return {workload.name: workload.primary for workload in result.plan.workloads or ()}
 
 
 def full_loads(result: HostResult) -> dict[str, float]:
@@ -88,9 +88,9 @@ def full_loads(result: HostResult) -> dict[str, float]:
     name -> value.
     """
     return {
-        one.name: max(one.parameter.values)
-        for one in result.plan.workloads or ()
-        if one.parameter and one.parameter.per_worker
+        workload.name: max(workload.parameter.values)
+        for workload in result.plan.workloads or ()
+        if workload.parameter and workload.parameter.per_worker
     }
 
 
@@ -114,7 +114,7 @@ def is_within_limit(result: HostResult, sample: Sample) -> bool:
 def sometimes_zero(result: HostResult) -> set[tuple[str, str]]:
     """Return the workloads and their further metrics that are 0 in a successful sample, as a number of errors is."""
     good = [sample for sample in result.samples if sample.ok]
-    zeros = {(one.workload, name) for one in good for name, found in one.metrics.items() if found.value == 0}
+    zeros = {(sample.workload, name) for sample in good for name, found in sample.metrics.items() if found.value == 0}
     return zeros - set(primary_metrics(result).items())
 
 

@@ -81,9 +81,9 @@ class Curve:
         core_count = self.crossover.cores
         above = [core_count is not None and count > core_count for count in self.comparisons]
         return [
-            host_comparisons.turned(one)
-            for one, is_above in zip(self.comparisons.values(), above)
-            if is_above or (any(above) and one["verdict"] in (paired.GAIN, paired.LOSS))
+            host_comparisons.turned(comparison)
+            for comparison, is_above in zip(self.comparisons.values(), above)
+            if is_above or (any(above) and comparison["verdict"] in (paired.GAIN, paired.LOSS))
         ]
 
 
@@ -95,14 +95,17 @@ def curves(result: HostResult, comparisons: t.Iterable[Comparison]) -> list[Curv
         comparisons: from :func:`comparisons.compare_host`.
     """
     by_workload: dict[str, dict[int, Comparison]] = {name: {} for name in recorded.primary_metrics(result)}
-    for one in comparisons:
-        streams = placements.numbered(one["placement"])
+    for comparison in comparisons:
+        streams = placements.numbered(comparison["placement"])
         of_streams = (
-            streams and streams.kind == placements.FREE and one["kind"] == "arm" and host_comparisons.is_of_smt(one)
+            streams
+            and streams.kind == placements.FREE
+            and comparison["kind"] == "arm"
+            and host_comparisons.is_of_smt(comparison)
         )
-        if streams and of_streams and one["primary"] and one.get("parameter") is None:
-            by_workload[one["workload"]][streams.workers] = (
-                one if one["effect"] == arms.SMT_ON else host_comparisons.turned(one)
+        if streams and of_streams and comparison["primary"] and comparison.get("parameter") is None:
+            by_workload[comparison["workload"]][streams.workers] = (
+                comparison if comparison["effect"] == arms.SMT_ON else host_comparisons.turned(comparison)
             )
     core_count, thread_count = cores(result), _cpus_of_streams(result, arms.SMT_ON)
     found = []
@@ -143,7 +146,7 @@ def crossover(
     """
     measured = tuple(by_streams)
     gains, undecided = (
-        tuple(count for count, one in by_streams.items() if one["verdict"] == verdict)
+        tuple(count for count, comparison in by_streams.items() if comparison["verdict"] == verdict)
         for verdict in (paired.GAIN, paired.INCONCLUSIVE)
     )
 
@@ -171,9 +174,9 @@ def crossover(
 
     return Crossover(
         FOUND,
-        smallest(lambda one: one["ratio"] > 1),
-        smallest(lambda one: one["verdict"] != paired.LOSS),
-        smallest(lambda one: one["verdict"] == paired.GAIN),
+        smallest(lambda comparison: comparison["ratio"] > 1),
+        smallest(lambda comparison: comparison["verdict"] != paired.LOSS),
+        smallest(lambda comparison: comparison["verdict"] == paired.GAIN),
         core_count,
         measured,
         gains=gains,

@@ -82,7 +82,8 @@ def of_workload(
         if recorded.good_value(sample, about.metric) is not None:
             kinds.setdefault((sample.placement, sample.arm, sample.parameter), []).append(sample)
     rates = {
-        kind: _by_block(members, lambda one: recorded.good_value(one, about.metric)) for kind, members in kinds.items()
+        kind: _by_block(members, lambda sample: recorded.good_value(sample, about.metric))
+        for kind, members in kinds.items()
     }
     capacity = _capacities(result, kinds, rates) if about.adds_up else {}
     found = {}

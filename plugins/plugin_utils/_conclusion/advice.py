@@ -37,7 +37,7 @@ def more_to_measure(
     Returns:
         None where nothing is undecided, else ``{blocks, seconds, text}``; a number that cannot be estimated is None.
     """
-    open_ones = [one for one in main if one["verdict"] == "inconclusive"]
+    open_ones = [comparison for comparison in main if comparison["verdict"] == "inconclusive"]
     instead = _instead_of_blocks(result, main, curves, open_ones)
     if instead:
         return {"blocks": None, "seconds": None, "text": instead}
@@ -76,16 +76,20 @@ def _instead_of_blocks(
     open_ones: t.Sequence[Comparison],
 ) -> str | None:
     """Say what to measure where more of the same blocks would not decide; None where they would."""
-    if any(one["confounded"] for one in main):
+    if any(comparison["confounded"] for comparison in main):
         state, what = ("state", "SMT") if all(map(host_comparisons.is_of_smt, main)) else ("arm", "the arms")
         return (
             f"One boot in each {state} cannot tell {what} from what else differs between two boots: measure several"
             f" (smt_eval_boots: {paired.MIN_BLOCKS})."
         )
     missing = next((curve.crossover for curve in curves if curve.crossover.threads), None)
-    if missing and not any(one["placement"] == host_comparisons.WHOLE_MACHINE for one in main):
+    if missing and not any(comparison["placement"] == host_comparisons.WHOLE_MACHINE for comparison in main):
         return _streams_to_add(missing)
-    between = [one for one in open_ones if one["metric"] == limits.MOST_LOAD and one["n"] >= paired.MIN_BLOCKS]
+    between = [
+        comparison
+        for comparison in open_ones
+        if comparison["metric"] == limits.MOST_LOAD and comparison["n"] >= paired.MIN_BLOCKS
+    ]
     if between and len(between) == len(open_ones):
         return " ".join(map(functools.partial(_loads_to_add, result), between))
     if open_ones and result.plan.stopped == "size":
@@ -97,16 +101,16 @@ def _instead_of_blocks(
     return None
 
 
-def _loads_to_add(result: HostResult, one: Comparison) -> str:
+def _loads_to_add(result: HostResult, comparison: Comparison) -> str:
     """Say which loads to measure: how far apart those are that were measured is what leaves a most load open."""
-    parameter = limits.limited(result)[one["workload"]].parameter
-    served = [one["baseline_value"], one["candidate_value"]]
+    parameter = limits.limited(result)[comparison["workload"]].parameter
+    served = [comparison["baseline_value"], comparison["candidate_value"]]
     known = [value for value in served if value is not None]
     above = [value for value in (parameter.values if parameter else ()) if value > max(known)]
     low, high = min(known), min(above, default=max(known))
     return (
-        f"To decide, measure loads between {low:.15g} and {high:.15g} {one['unit']} of {one['title']}: more blocks of"
-        " the same loads would hardly tell."
+        f"To decide, measure loads between {low:.15g} and {high:.15g} {comparison['unit']} of {comparison['title']}:"
+        " more blocks of the same loads would hardly tell."
     )
 
 
@@ -120,18 +124,18 @@ def _streams_to_add(missing: streams.Crossover) -> str:
     )
 
 
-def blocks_needed(one: Comparison) -> int | None:
+def blocks_needed(comparison: Comparison) -> int | None:
     """Estimate the blocks until the interval is half as wide as the distance to the nearest verdict (width ~ 1 /
     sqrt(blocks)).
     """
-    if one["ci_low"] is None:
+    if comparison["ci_low"] is None:
         return None
-    half = (math.log(one["ci_high"]) - math.log(one["ci_low"])) / 2
-    margin = math.log1p(one["margin"])
-    distance = abs(math.log(one["ratio"]))
+    half = (math.log(comparison["ci_high"]) - math.log(comparison["ci_low"])) / 2
+    margin = math.log1p(comparison["margin"])
+    distance = abs(math.log(comparison["ratio"]))
     # Outside the margin the interval must exclude 1; inside, it must fit into the margin.
     wanted = max(distance if distance > margin else margin - distance, margin / 4)
-    blocks: int = one["n"]
+    blocks: int = comparison["n"]
     return max(blocks + 1, paired.MIN_BLOCKS, math.ceil(blocks * (half / wanted) ** 2))
 
 

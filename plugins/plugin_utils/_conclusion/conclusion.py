@@ -64,13 +64,17 @@ def conclude(analysis: HostAnalysis) -> dict[str, t.Any]:
     changed = [*main, *analysis.of_other_arms, *outcomes.served_by_one(analysis)]
     more = advice.more_to_measure(result, changed, analysis.curves)
     first = findings.of_host(analysis)
-    rooms = [*filter(None, (findings.room(analysis, one) for one in result.plan.workloads or () if one.parameter))]
+    rooms = [
+        *filter(
+            None, (findings.room(analysis, workload) for workload in result.plan.workloads or () if workload.parameter)
+        )
+    ]
     answers = _sentences(analysis, main, choice)
     if (first or rooms) and answers[-1] == NOTHING_OF_SHARING:
         answers.pop()
     sentences = [*first, *answers, *rooms] if changed else [*first, *rooms, *answers]
-    used = changed or [one for one in comparisons if one["kind"] == "placement"] or comparisons
-    primary = [one for one in used if one["primary"]]
+    used = changed or [comparison for comparison in comparisons if comparison["kind"] == "placement"] or comparisons
+    primary = [comparison for comparison in used if comparison["primary"]]
     basis = " ".join([_confidence_text(primary), *load_limit.resolution(result, primary)])
     costs, cautions = host_costs.of_host(analysis), host_cautions.of_host(analysis)
     step = more["text"] if more else None
@@ -116,7 +120,7 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
     if set(standing.better) - set(recorded.OF_SMT):
         opening = f"Of SMT on and off alone, {opening[:1].lower()}{opening[1:]}"
     by_streams = _by_streams(curves)
-    is_booted = any(one["confounded"] for one in [*main, *by_one])
+    is_booted = any(comparison["confounded"] for comparison in [*main, *by_one])
     confounded = ", all of it confounded with the reboot between" if is_booted else ""
     if by_streams and not analysis.of_smt and not by_one:
         return [
@@ -127,26 +131,29 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
         ]
     others = [*([f"{wording.capital(by_streams)}.", *_worst_of_streams(curves)] if by_streams else []), *others]
     main = analysis.of_smt
-    loads = [load_limit.as_said(one, len(result.arms)) for one in main if load_limit.is_most_load(one)]
+    loads = [
+        load_limit.as_said(comparison, len(result.arms)) for comparison in main if load_limit.is_most_load(comparison)
+    ]
     clauses = [
         load_limit.clause(
             result,
-            one,
-            wording.change_of(change.Change.read(one))
-            if one["ci_low"] is None
-            else wording.change_and_interval(change.Change.read(one)),
+            comparison,
+            wording.change_of(change.Change.read(comparison))
+            if comparison["ci_low"] is None
+            else wording.change_and_interval(change.Change.read(comparison)),
         )
-        for one in loads
+        for comparison in loads
     ]
-    clauses += [load_limit.clause(result, one, "") for one in by_one]
-    rest = [one for one in main if not load_limit.is_most_load(one)]
+    clauses += [load_limit.clause(result, comparison, "") for comparison in by_one]
+    rest = [comparison for comparison in main if not load_limit.is_most_load(comparison)]
     if rest:
         found = _clauses(rest, "that" if choice == OFF else "turning it off", _undecided)
         clauses.append(f"with every online thread busy, {found}")
     clauses += _on_one_side(analysis)
     clauses += [
-        f"with {placements.title(one['placement'])} it changes {wording.subject_of(one)} by {wording.judged(one)}"
-        for one in outcomes.parts_against(analysis)[: wording.NAMED]
+        f"with {placements.title(comparison['placement'])} it changes {wording.subject_of(comparison)} by"
+        f" {wording.judged(comparison)}"
+        for comparison in outcomes.parts_against(analysis)[: wording.NAMED]
     ]
     return [*best, f"{opening}: {'; '.join(clauses)}{confounded}.", *others]
 
@@ -155,16 +162,16 @@ def _it_depends(analysis: HostAnalysis) -> str:
     """Say what it depends on where one side is better here and worse there."""
     if outcomes.is_by_streams(analysis):
         return "It depends on how much runs at once"
-    loads = {one["workload"]: one.get("parameter") for one in analysis.of_smt}
+    loads = {comparison["workload"]: comparison.get("parameter") for comparison in analysis.of_smt}
     return f"It depends on the {'load' if len(loads) == 1 and None not in loads.values() else 'work'}"
 
 
 def _on_one_side(analysis: HostAnalysis, pair: tuple[str, str] = recorded.OF_SMT) -> list[str]:
     """Say which workloads one of two arms could not do, and the other one could."""
     titles: dict[tuple[str, str | None], list[str]] = {}
-    for one in outcomes.on_one_side(analysis, pair):
-        title = measures.describe_workload(analysis.result, one.workload, one.parameter).title
-        titles.setdefault((one.arm_title, one.why), []).append(title)
+    for unable in outcomes.on_one_side(analysis, pair):
+        title = measures.describe_workload(analysis.result, unable.workload, unable.parameter).title
+        titles.setdefault((unable.arm_title, unable.why), []).append(title)
     return [
         f"{wording.named(names)} could not be measured with {arm} ({wording.clause(why)})"
         if why
@@ -193,18 +200,18 @@ def _by_streams(curves: t.Sequence[streams.Curve]) -> str:
 def _worst_of_streams(curves: t.Sequence[streams.Curve]) -> list[str]:
     """Say what SMT costs at worst, whatever the number of streams."""
     losses = [
-        (one["ratio"], count, one)
+        (comparison["ratio"], count, comparison)
         for curve in curves
-        for count, one in curve.comparisons.items()
-        if one["verdict"] == paired.LOSS
+        for count, comparison in curve.comparisons.items()
+        if comparison["verdict"] == paired.LOSS
     ]
     if not losses:
         return []
     _ratio, _count, worst = min(losses, key=lambda loss: loss[:2])
     # As tables and charts have it: SMT off against SMT on.
-    one = host_comparisons.turned(worst)
+    loss = host_comparisons.turned(worst)
     return [
-        f"SMT costs most with {placements.title(one['placement'])}: {_clauses([one], 'turning it off', _undecided)}."
+        f"SMT costs most with {placements.title(loss['placement'])}: {_clauses([loss], 'turning it off', _undecided)}."
     ]
 
 
@@ -231,14 +238,18 @@ def _clauses(group: t.Sequence[Comparison], subject: str, undecided: t.Callable[
 
 def _by_verdict(group: t.Sequence[Comparison]) -> dict[str, list[Comparison]]:
     return {
-        verdict: [one for one in group if one["verdict"] == verdict]
+        verdict: [comparison for comparison in group if comparison["verdict"] == verdict]
         for verdict in ("loss", "gain", "equivalent", "inconclusive")
     }
 
 
 def _changes(by: t.Mapping[str, t.Sequence[Comparison]], order: t.Sequence[str] = ("loss", "gain")) -> str:
     """Return the changes of what is worse, and of what is better; in few words where there are many of both."""
-    effects = _ranges if all(by[verdict] for verdict in order) and sum(len(by[one]) for one in order) > 2 else _effects
+    effects = (
+        _ranges
+        if all(by[verdict] for verdict in order) and sum(len(by[verdict]) for verdict in order) > 2
+        else _effects
+    )
     return "; ".join(f"{effects(by[verdict])}, {wording.VERDICT_TITLES[verdict]}" for verdict in order if by[verdict])
 
 
@@ -247,16 +258,19 @@ def _effects(group: t.Sequence[Comparison]) -> str:
     if len(group) > wording.NAMED:
         return _ranges(group)
     return wording.join(
-        [f"{wording.subject_of(one)} by {wording.change_and_interval(change.Change.read(one))}" for one in group]
+        [
+            f"{wording.subject_of(comparison)} by {wording.change_and_interval(change.Change.read(comparison))}"
+            for comparison in group
+        ]
     )
 
 
 def _ranges(group: t.Sequence[Comparison]) -> str:
     """Return ``3 workloads by +5 to +9 %``, or ``gzip and zlib by +5 to +9 %``: of rates, and of times."""
     ranges = []
-    for better in dict.fromkeys(one["better"] for one in group):
-        members = [one for one in group if one["better"] == better]
-        changes = sorted(one["change"] for one in members)
+    for better in dict.fromkeys(comparison["better"] for comparison in group):
+        members = [comparison for comparison in group if comparison["better"] == better]
+        changes = sorted(comparison["change"] for comparison in members)
         low, high = (
             wording.signed_share(end, wording.digits(changes[0], changes[-1])) for end in (changes[0], changes[-1])
         )
@@ -270,30 +284,30 @@ def _ranges(group: t.Sequence[Comparison]) -> str:
 def _undecided(group: t.Sequence[Comparison]) -> str:
     if len(group) > wording.NAMED:
         return f"{len(group)} {_what(group)}s are not decided"
-    return "; ".join(_undecided_text(one) for one in group)
+    return "; ".join(_undecided_text(comparison) for comparison in group)
 
 
-def _undecided_text(one: Comparison) -> str:
-    if one["n"] < paired.MIN_BLOCKS:
+def _undecided_text(comparison: Comparison) -> str:
+    if comparison["n"] < paired.MIN_BLOCKS:
         return (
-            f"{one['title']} has {one['n']} {'block' if one['n'] == 1 else 'blocks'} and needs at least"
-            f" {paired.MIN_BLOCKS}"
+            f"{comparison['title']} has {comparison['n']} {'block' if comparison['n'] == 1 else 'blocks'} and needs at"
+            f" least {paired.MIN_BLOCKS}"
         )
     return (
-        f"{wording.subject_of(one)} may change by anything from {wording.signed_share(one['change_low'])} to"
-        f" {wording.signed_share(one['change_high'])} with SMT off"
+        f"{wording.subject_of(comparison)} may change by anything from {wording.signed_share(comparison['change_low'])}"
+        f" to {wording.signed_share(comparison['change_high'])} with SMT off"
     )
 
 
 def _named(group: t.Sequence[Comparison]) -> str:
     if len(group) > wording.NAMED:
         return f"{len(group)} {_what(group)}s"
-    return wording.join([one["title"] for one in group])
+    return wording.join([comparison["title"] for comparison in group])
 
 
 def _what(group: t.Sequence[Comparison]) -> str:
     """Return what comparisons are of: a workload can be measured at several values of its parameter."""
-    return "workload" if len({one["workload"] for one in group}) == len(group) else "load"
+    return "workload" if len({comparison["workload"] for comparison in group}) == len(group) else "load"
 
 
 def _of_best(analysis: HostAnalysis, standing: outcomes.Standing) -> list[str]:
@@ -322,7 +336,7 @@ def _of_best(analysis: HostAnalysis, standing: outcomes.Standing) -> list[str]:
         missing = analysis.settings[2] != host_comparisons.ALL
         why = f"which arm is best was not compared{' (smt_report_compare: all)' if missing else ''}"
     # Combined arms have commas in their titles.
-    named = f"{'; '.join(better)}. {wording.capital(why)}" if any(", " in one for one in better) else None
+    named = f"{'; '.join(better)}. {wording.capital(why)}" if any(", " in title for title in better) else None
     return [f"Better than {baseline}: {named or f'{wording.join(better)}; {why}'}."]
 
 
@@ -332,9 +346,9 @@ def _of_other_arms(analysis: HostAnalysis) -> list[str]:
     """
     by_arm: dict[str, dict[str, list[Comparison]]] = {}
     by_placement: dict[str, dict[str, list[Comparison]]] = {}
-    for one in analysis.against_baseline:
-        by_arm.setdefault(one["effect"], {}).setdefault(one["placement"], []).append(one)
-        by_placement.setdefault(one["placement"], {}).setdefault(one["effect"], []).append(one)
+    for comparison in analysis.against_baseline:
+        by_arm.setdefault(comparison["effect"], {}).setdefault(comparison["placement"], []).append(comparison)
+        by_placement.setdefault(comparison["placement"], {}).setdefault(comparison["effect"], []).append(comparison)
     first, *others = (arm.name for arm in analysis.result.arms)
     baseline = analysis.titles[first]
     by_one = [
@@ -343,9 +357,9 @@ def _of_other_arms(analysis: HostAnalysis) -> list[str]:
         if {first, name} != {*recorded.OF_SMT} and (unable := _on_one_side(analysis, (first, name)))
     ]
     by_one += [
-        f"{wording.capital(load_limit.clause(analysis.result, one, ''))}."
-        for one in outcomes.served_by_one(analysis)
-        if not host_comparisons.is_of_smt(one)
+        f"{wording.capital(load_limit.clause(analysis.result, comparison, ''))}."
+        for comparison in outcomes.served_by_one(analysis)
+        if not host_comparisons.is_of_smt(comparison)
     ]
     if len(by_arm) > 1:
         return by_one + [
@@ -394,26 +408,28 @@ def _of_arm(group: t.Sequence[Comparison]) -> str:
 
 
 def _confounded(group: t.Iterable[Comparison]) -> str:
-    return ", confounded with the reboot between" if any(one["confounded"] for one in group) else ""
+    return ", confounded with the reboot between" if any(comparison["confounded"] for comparison in group) else ""
 
 
 def _named_open(group: t.Sequence[Comparison]) -> str:
     """Name undecided workloads with what would decide them."""
     if len(group) > wording.NAMED:
         return f"{len(group)} {_what(group)}s"
-    return wording.join([f"{one['title']} ({_what_would_decide(one)})" for one in group])
+    return wording.join([f"{comparison['title']} ({_what_would_decide(comparison)})" for comparison in group])
 
 
-def _what_would_decide(one: Comparison) -> str:
-    if one["n"] < paired.MIN_BLOCKS:
-        return f"{one['n']} of at least {paired.MIN_BLOCKS} blocks"
-    needs = advice.blocks_needed(one)
+def _what_would_decide(comparison: Comparison) -> str:
+    if comparison["n"] < paired.MIN_BLOCKS:
+        return f"{comparison['n']} of at least {paired.MIN_BLOCKS} blocks"
+    needs = advice.blocks_needed(comparison)
     more = (
         f"about {needs} blocks would decide"
         if needs and needs <= advice.MAX_BLOCKS
         else "it scatters too much for more blocks to decide"
     )
-    return f"{wording.signed_share(one['change_low'])} to {wording.signed_share(one['change_high'])}; {more}"
+    return (
+        f"{wording.signed_share(comparison['change_low'])} to {wording.signed_share(comparison['change_high'])}; {more}"
+    )
 
 
 def _without_comparison(analysis: HostAnalysis) -> list[str]:
@@ -447,7 +463,7 @@ def _without_comparison(analysis: HostAnalysis) -> list[str]:
     shown = shown or _second_core(comparisons)
     if shown is None:
         measured = [] if comparisons else findings.measured(analysis)
-        few = max((one["n"] for one in comparisons if one["kind"] == "placement"), default=0)
+        few = max((comparison["n"] for comparison in comparisons if comparison["kind"] == "placement"), default=0)
         nothing = (
             f"{few} of at least {paired.MIN_BLOCKS} blocks say nothing of sharing a core yet."
             if 0 < few < paired.MIN_BLOCKS
@@ -482,14 +498,14 @@ def _of_a_part(comparisons: t.Sequence[Comparison]) -> list[str]:
     where it changes something comes first.
     """
     by_placement: dict[str, list[Comparison]] = {}
-    for one in host_comparisons.at_widest(comparisons):
-        if host_comparisons.is_of_smt(one):
-            by_placement.setdefault(one["placement"], []).append(host_comparisons.as_of_smt_off(one))
+    for comparison in host_comparisons.at_widest(comparisons):
+        if host_comparisons.is_of_smt(comparison):
+            by_placement.setdefault(comparison["placement"], []).append(host_comparisons.as_of_smt_off(comparison))
     changed = (paired.LOSS, paired.GAIN)
     return [
         f"With {placements.title(placement)}, {_clauses(group, 'turning SMT off', _undecided)}{_confounded(group)}."
         for placement, group in sorted(
-            by_placement.items(), key=lambda part: not any(one["verdict"] in changed for one in part[1])
+            by_placement.items(), key=lambda part: not any(comparison["verdict"] in changed for comparison in part[1])
         )
     ]
 
@@ -500,21 +516,31 @@ def _from_placements(comparisons: t.Sequence[Comparison]) -> str | None:
         arm = group[0]["baseline"]
         state = "As it is now" if arm["arm"] == arms.AS_FOUND else f"With {arm['arm_title']}"
         # What all of it cost is no work, as joules are.
-        costs = [one for one in group if (one["aggregate"], one["better"]) == ("sum", "lower")]
-        taken = [one for one in group if one in costs or one["aggregate"] == workload_metrics.MEAN_PER_JOB]
-        done = [one for one in group if one["aggregate"] in workload_metrics.ADDING_UP and one not in costs]
+        costs = [
+            comparison for comparison in group if (comparison["aggregate"], comparison["better"]) == ("sum", "lower")
+        ]
+        taken = [
+            comparison
+            for comparison in group
+            if comparison in costs or comparison["aggregate"] == workload_metrics.MEAN_PER_JOB
+        ]
+        done = [
+            comparison
+            for comparison in group
+            if comparison["aggregate"] in workload_metrics.ADDING_UP and comparison not in costs
+        ]
         # A response time is no work that is done.
-        waits = [one for one in group if one not in done and one not in taken]
+        waits = [comparison for comparison in group if comparison not in done and comparison not in taken]
         said = [f"did {_each(done, 'ratio', ('ci_low', 'ci_high'), f' the work of {base}')}"] if done else []
-        for metric in dict.fromkeys(one["metric"] for one in taken):
-            of_metric = [one for one in taken if one["metric"] == metric]
+        for metric in dict.fromkeys(comparison["metric"] for comparison in taken):
+            of_metric = [comparison for comparison in taken if comparison["metric"] == metric]
             said.append(f"took {_each(of_metric, 'change', change.FIELDS[1:], f' the {metric} of {base}', 1.0)}")
-        times = [one for one in waits if one["unit"] in units.SECONDS]
+        times = [comparison for comparison in waits if comparison["unit"] in units.SECONDS]
         if times:
             said.append(f"took {_each(times, 'change', change.FIELDS[1:], f' as long as {base}', 1.0)}")
-        others = [one for one in waits if one not in times]
-        for metric in dict.fromkeys(one["metric"] for one in others):
-            of_metric = [one for one in others if one["metric"] == metric]
+        others = [comparison for comparison in waits if comparison not in times]
+        for metric in dict.fromkeys(comparison["metric"] for comparison in others):
+            of_metric = [comparison for comparison in others if comparison["metric"] == metric]
             said.append(f"had {_each(of_metric, 'change', change.FIELDS[1:], f' the {metric} of {base}', 1.0)}")
         return f"{state}, {subject} {', and '.join(said)}."
     return None
@@ -527,7 +553,9 @@ def _of_sharing(comparisons: t.Sequence[Comparison]) -> t.Iterator[tuple[str, st
 
     def of(effect: str) -> list[Comparison]:
         return [
-            one for one in comparisons if one["effect"] == effect and one["primary"] and one["n"] >= paired.MIN_BLOCKS
+            comparison
+            for comparison in comparisons
+            if comparison["effect"] == effect and comparison["primary"] and comparison["n"] >= paired.MIN_BLOCKS
         ]
 
     if found := of("smt_yield"):
@@ -536,10 +564,10 @@ def _of_sharing(comparisons: t.Sequence[Comparison]) -> t.Iterator[tuple[str, st
         yield "two workers on one core", "two on two cores", found
     if found := of(host_comparisons.PACKING):
         packed, apart = min(
-            ((one["candidate"]["placement"], one["baseline"]["placement"]) for one in found),
+            ((comparison["candidate"]["placement"], comparison["baseline"]["placement"]) for comparison in found),
             key=lambda pair: placements.rank(pair[0]),
         )
-        group = [one for one in found if one["candidate"]["placement"] == packed]
+        group = [comparison for comparison in found if comparison["candidate"]["placement"] == packed]
         yield placements.title(packed), placements.title(apart), group
 
 
@@ -547,27 +575,33 @@ def _each(group: t.Sequence[Comparison], value: str, ends: tuple[str, str], what
     """Return how many times something is so of each workload: ``1.25 times (1.20 to 1.30) the work of one worker per
     core (gzip) and 1.10 times (1.05 to 1.15) (zlib)``.
     """
-    parts = [_times(*(one[key] and one[key] + added for key in (value, *ends))) for one in group[: wording.NAMED]]
+    parts = [
+        _times(*(comparison[key] and comparison[key] + added for key in (value, *ends)))
+        for comparison in group[: wording.NAMED]
+    ]
     return wording.join(
-        [f"{times}{'' if place else what} ({one['title']})" for place, (times, one) in enumerate(zip(parts, group))]
+        [
+            f"{times}{'' if place else what} ({comparison['title']})"
+            for place, (times, comparison) in enumerate(zip(parts, group))
+        ]
     )
 
 
 def _second_core(comparisons: t.Sequence[Comparison]) -> str | None:
     """Describe whether two workers on two cores really had two cores: a hypervisor may hide the true topology."""
     group = [
-        one
-        for one in comparisons
-        if one["effect"] == "second_core"
-        and one["primary"]
-        and one["better"] == "higher"
-        and one["n"] >= paired.MIN_BLOCKS
+        comparison
+        for comparison in comparisons
+        if comparison["effect"] == "second_core"
+        and comparison["primary"]
+        and comparison["better"] == "higher"
+        and comparison["n"] >= paired.MIN_BLOCKS
     ]
     if not group:
         return None
     # The workload with the largest loss is the most informative.
-    one = min(group, key=lambda one: one["ratio"])
-    shares = {smt_metrics.what_two_share(one[end] / 2, 1.0) for end in ("ci_low", "ci_high")}
+    comparison = min(group, key=lambda comparison: comparison["ratio"])
+    shares = {smt_metrics.what_two_share(comparison[end] / 2, 1.0) for end in ("ci_low", "ci_high")}
     meaning = (
         "which leaves open what they share"
         if len(shares) > 1
@@ -577,8 +611,8 @@ def _second_core(comparisons: t.Sequence[Comparison]) -> str | None:
             "cpu": "as if they were one CPU, although the topology calls them two cores",
         }[shares.pop()]
     )
-    times = _times(one["ratio"], one["ci_low"], one["ci_high"])
-    return f"Two workers on two cores did {times} the work of one alone ({one['title']}), {meaning}."
+    times = _times(comparison["ratio"], comparison["ci_low"], comparison["ci_high"])
+    return f"Two workers on two cores did {times} the work of one alone ({comparison['title']}), {meaning}."
 
 
 def _times(value: float, low: float | None, high: float | None) -> str:
@@ -589,14 +623,14 @@ def _times(value: float, low: float | None, high: float | None) -> str:
 def _confidence_text(used: t.Sequence[Comparison]) -> str:
     if not used:
         return "There is no comparison to be sure of."
-    blocks = sorted({one["n"] for one in used})
+    blocks = sorted({comparison["n"] for comparison in used})
     number = f"{blocks[0]}" if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
-    is_of_each = len({one["workload"] for one in used}) == len(used)
+    is_of_each = len({comparison["workload"] for comparison in used}) == len(used)
     counted = "workloads" if is_of_each else "comparisons"
     family = f" for the {used[0]['family']} {counted} combined" if used[0]["family"] > 1 else ""
     one_block = blocks[-1] == 1
     kind = f"interleaved {'block' if one_block else 'blocks'}, paired"
-    if any(one["confounded"] for one in used):
+    if any(comparison["confounded"] for comparison in used):
         kind = f"{'block' if one_block else 'blocks'} of one boot on each side, not interleaved"
     sentences = [
         (
@@ -605,18 +639,18 @@ def _confidence_text(used: t.Sequence[Comparison]) -> str:
             f" {wording.margin(used[0]['margin'])} count as none."
         )
     ]
-    looks = max(one["looks"] for one in used)
+    looks = max(comparison["looks"] for comparison in used)
     if looks:
         sentences.append(
             f"The plan looked at its samples {'once' if looks == 1 else f'{looks} times'}; intervals and verdicts hold"
             " over all planned looks."
         )
     # A plan that stopped at a verdict would have gone on for a smaller effect.
-    whole = [one for one in used if not looks or one["verdict"] == "inconclusive"]
+    whole = [comparison for comparison in used if not looks or comparison["verdict"] == "inconclusive"]
     least = [
-        one["minimum_detectable"]
-        for one in whole
-        if one["minimum_detectable"] is not None and one["n"] >= paired.MIN_BLOCKS
+        comparison["minimum_detectable"]
+        for comparison in whole
+        if comparison["minimum_detectable"] is not None and comparison["n"] >= paired.MIN_BLOCKS
     ]
     if least:
         sentences.append(f"An effect of {wording.percent(max(least))} would have been called in nine of ten such runs.")

@@ -35,12 +35,12 @@ DECIDED = {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}
 def _observed(result: HostResult) -> list[str]:
     """Describe the result of the overcommit test under each memory policy."""
     sentences = []
-    for one in result.observations or ():
-        outcome = one.overcommit_test and OVERCOMMIT_TESTS.get(one.overcommit_test.outcome)
-        if outcome and one.asked_bytes:
-            where = recorded.arm_title(result, one.arm)
+    for observation in result.observations or ():
+        outcome = observation.overcommit_test and OVERCOMMIT_TESTS.get(observation.overcommit_test.outcome)
+        if outcome and observation.asked_bytes:
+            where = recorded.arm_title(result, observation.arm)
             sentences.append(
-                f"A process that asked for {one.asked_bytes / MIB:.0f} MiB and was confined to a part of them,"
+                f"A process that asked for {observation.asked_bytes / MIB:.0f} MiB and was confined to a part of them,"
                 f" {where}: {outcome}."
             )
     return sentences
@@ -50,8 +50,8 @@ def _switching(result: HostResult) -> list[str]:
     """Say what switching itself took: it is a time in which the host's work stands still or stutters."""
     switches = result.plan.switches or {}
     taken = [
-        f"{one.seconds:.2g} s to {recorded.arm_title(result, name)} ({one.count} times)"
-        for name, one in switches.items()
+        f"{switch.seconds:.2g} s to {recorded.arm_title(result, name)} ({switch.count} times)"
+        for name, switch in switches.items()
     ]
     if not taken:
         return []
@@ -63,28 +63,29 @@ def of_host(analysis: HostAnalysis) -> list[str]:
     """Return what SMT off, or another arm, costs beside what decides, one sentence each."""
     costs = _other_side(analysis.comparisons)
     result, comparisons, whole = analysis.result, analysis.comparisons, analysis.of_smt
-    for one in comparisons:
+    for comparison in comparisons:
         if (
-            one["effect"] in ("cost_of_sharing", "cost_of_sharing_alone")
-            and one["primary"]
-            and one["verdict"] != "inconclusive"
+            comparison["effect"] in ("cost_of_sharing", "cost_of_sharing_alone")
+            and comparison["primary"]
+            and comparison["verdict"] != "inconclusive"
         ):
-            cost = smt_metrics.of_comparison(one["effect"], one)
-            what = "work" if one["better"] == "higher" else one["metric"]
+            cost = smt_metrics.of_comparison(comparison["effect"], comparison)
+            what = "work" if comparison["better"] == "higher" else comparison["metric"]
             costs.append(
-                f"Cost of sharing a core, {one['title']}: while another runs on its sibling, a worker's {what} changes"
-                f" by {wording.change_and_interval(cost.change)}."
+                f"Cost of sharing a core, {comparison['title']}: while another runs on its sibling, a worker's {what}"
+                f" changes by {wording.change_and_interval(cost.change)}."
             )
     costs.extend(
-        f"One worker alone, {wording.subject_of(one)}: {wording.change_and_interval(change.Change.read(one))} with"
-        f" {recorded.arm_title(result, one['effect'])}, {wording.VERDICT_TITLES[one['verdict']]}."
-        for one in comparisons
-        if (one["kind"], one["placement"]) == ("arm", placements.SINGLE)
-        and one["primary"]
-        and one["verdict"] in ("gain", "loss")
-        and not one["confounded"]
+        f"One worker alone, {wording.subject_of(comparison)}:"
+        f" {wording.change_and_interval(change.Change.read(comparison))} with"
+        f" {recorded.arm_title(result, comparison['effect'])}, {wording.VERDICT_TITLES[comparison['verdict']]}."
+        for comparison in comparisons
+        if (comparison["kind"], comparison["placement"]) == ("arm", placements.SINGLE)
+        and comparison["primary"]
+        and comparison["verdict"] in ("gain", "loss")
+        and not comparison["confounded"]
         # Else it is said first.
-        and (whole or not host_comparisons.is_of_smt(one))
+        and (whole or not host_comparisons.is_of_smt(comparison))
     )
     costs += _narrower(comparisons)
     same = _of_the_same_work(result, comparisons)
@@ -111,54 +112,63 @@ def _of_the_same_work(result: HostResult, comparisons: t.Iterable[Comparison]) -
     whether that is better, and where.
     """
     found = host_comparisons.at_widest(comparisons, every_metric=True)
-    same = {place_of(one): one for one in found if one["primary"] and one["verdict"] == paired.EQUIVALENT}
+    same = {
+        place_of(comparison): comparison
+        for comparison in found
+        if comparison["primary"] and comparison["verdict"] == paired.EQUIVALENT
+    }
     named = work_costs.TITLES
     return {
-        (_word(one), (one["metric"], place_of(one))): (
-            f"{one['title']}, {one['candidate']['arm_title']} against {one['baseline']['arm_title']}: the same"
-            f" {same[place_of(one)]['metric']}, and its {named[one['metric']]} change by {wording.judged(one)}"
-            f"{_charged(result, one)}."
+        (_word(comparison), (comparison["metric"], place_of(comparison))): (
+            f"{comparison['title']}, {comparison['candidate']['arm_title']} against"
+            f" {comparison['baseline']['arm_title']}: the same"
+            f" {same[place_of(comparison)]['metric']}, and its {named[comparison['metric']]} change by"
+            f" {wording.judged(comparison)}"
+            f"{_charged(result, comparison)}."
         )
-        for one in found
-        if one["metric"] in work_costs.METRICS
-        and one["verdict"] in DECIDED
-        and not one["confounded"]
-        and place_of(one) in same
+        for comparison in found
+        if comparison["metric"] in work_costs.METRICS
+        and comparison["verdict"] in DECIDED
+        and not comparison["confounded"]
+        and place_of(comparison) in same
     }
 
 
-def _charged(result: HostResult, one: Comparison) -> str:
+def _charged(result: HostResult, comparison: Comparison) -> str:
     """Say where a change of CPU time is one of the number of threads that are charged for the same time."""
-    before, after = outcomes.ran(result, one) or (0, 0)
-    if one["metric"] != work_costs.CPU_BY_WORK or before == after:
+    before, after = outcomes.ran(result, comparison) or (0, 0)
+    if comparison["metric"] != work_costs.CPU_BY_WORK or before == after:
         return ""
     return f": {'fewer' if after < before else 'more'} threads are charged for the same time"
 
 
-def _word(one: Comparison) -> str:
-    return wording.VERDICT_TITLES[one["verdict"]]
+def _word(comparison: Comparison) -> str:
+    return wording.VERDICT_TITLES[comparison["verdict"]]
 
 
 def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
     """Describe what SMT off does to several workers that leave a part of the machine idle, where that is the opposite
     of what it does to the whole machine.
     """
-    opposite = {one["workload"]: DECIDED.get(one["verdict"]) for one in host_comparisons.of_smt(comparisons)}
+    opposite = {
+        comparison["workload"]: DECIDED.get(comparison["verdict"])
+        for comparison in host_comparisons.of_smt(comparisons)
+    }
     found = [
-        host_comparisons.as_of_smt_off(one)
-        for one in comparisons
-        if one["kind"] == "arm"
-        and one["primary"]
-        and one["placement"] not in (host_comparisons.WHOLE_MACHINE, placements.SINGLE)
-        and placements.numbered(one["placement"]) is None
-        and host_comparisons.is_of_smt(one)
-        and not one["confounded"]
+        host_comparisons.as_of_smt_off(comparison)
+        for comparison in comparisons
+        if comparison["kind"] == "arm"
+        and comparison["primary"]
+        and comparison["placement"] not in (host_comparisons.WHOLE_MACHINE, placements.SINGLE)
+        and placements.numbered(comparison["placement"]) is None
+        and host_comparisons.is_of_smt(comparison)
+        and not comparison["confounded"]
     ]
-    against = [one for one in found if one["verdict"] == opposite.get(one["workload"])]
+    against = [comparison for comparison in found if comparison["verdict"] == opposite.get(comparison["workload"])]
     sentences = [
-        f"With {placements.title(one['placement'])} turning SMT off changes {wording.subject_of(one)} by"
-        f" {wording.judged(one)}."
-        for one in against
+        f"With {placements.title(comparison['placement'])} turning SMT off changes {wording.subject_of(comparison)} by"
+        f" {wording.judged(comparison)}."
+        for comparison in against
     ]
     return wording.first_of(sentences, "placements", list(map(_word, against)))
 
@@ -166,9 +176,9 @@ def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
 def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
     found = [*beside_equal(comparisons), *against_primary(comparisons)]
     sentences = [
-        f"The other side of it, {one['title']}: with {one['candidate']['arm_title']}"
-        f" {work_costs.TITLES.get(one['metric'], one['metric'])} changes by {wording.judged(one)}."
-        for one in found
+        f"The other side of it, {comparison['title']}: with {comparison['candidate']['arm_title']}"
+        f" {work_costs.TITLES.get(comparison['metric'], comparison['metric'])} changes by {wording.judged(comparison)}."
+        for comparison in found
     ]
     return wording.first_of(sentences, "metrics", list(map(_word, found)))
 
@@ -178,11 +188,12 @@ def beside_equal(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
     became worse first. Other times follow from how many workers there are.
     """
     found = [
-        one
-        for one in _further(comparisons, paired.EQUIVALENT)
-        if one["verdict"] in DECIDED and (one["aggregate"] == "max" or one["metric"].startswith("latency_"))
+        comparison
+        for comparison in _further(comparisons, paired.EQUIVALENT)
+        if comparison["verdict"] in DECIDED
+        and (comparison["aggregate"] == "max" or comparison["metric"].startswith("latency_"))
     ]
-    return sorted(found, key=lambda one: one["verdict"] != paired.LOSS)
+    return sorted(found, key=lambda comparison: comparison["verdict"] != paired.LOSS)
 
 
 def against_primary(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
@@ -190,10 +201,10 @@ def against_primary(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
     time is none of them: beside a busy sibling a thread is charged for all of its time (docs/measures.md).
     """
     return [
-        one
+        comparison
         for verdict, opposite in DECIDED.items()
-        for one in _further(comparisons, verdict)
-        if one["verdict"] == opposite and one["metric"] != work_costs.CPU_BY_WORK
+        for comparison in _further(comparisons, verdict)
+        if comparison["verdict"] == opposite and comparison["metric"] != work_costs.CPU_BY_WORK
     ]
 
 
@@ -202,20 +213,20 @@ def _further(comparisons: t.Sequence[Comparison], verdict: str) -> list[Comparis
     of other arms.
     """
     every = [
-        host_comparisons.as_of_smt_off(one) if host_comparisons.is_of_smt(one) else one
-        for one in host_comparisons.at_widest(comparisons, every_metric=True)
+        host_comparisons.as_of_smt_off(comparison) if host_comparisons.is_of_smt(comparison) else comparison
+        for comparison in host_comparisons.at_widest(comparisons, every_metric=True)
     ]
-    asked = {place_of(one) for one in every if one["primary"] and one["verdict"] == verdict}
+    asked = {place_of(comparison) for comparison in every if comparison["primary"] and comparison["verdict"] == verdict}
     # A most load is of all loads: what is served at each of them is beside it.
     most = {
         place[:1] + place[2:]
-        for place, one in ((place_of(one), one) for one in every)
-        if place in asked and one["metric"] == limits.MOST_LOAD
+        for place, comparison in ((place_of(comparison), comparison) for comparison in every)
+        if place in asked and comparison["metric"] == limits.MOST_LOAD
     }
     return [
-        one
-        for one in every
-        if not one["primary"]
-        and not one["confounded"]
-        and ((place := place_of(one)) in asked or place[:1] + place[2:] in most)
+        comparison
+        for comparison in every
+        if not comparison["primary"]
+        and not comparison["confounded"]
+        and ((place := place_of(comparison)) in asked or place[:1] + place[2:] in most)
     ]

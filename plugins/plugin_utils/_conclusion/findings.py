@@ -33,8 +33,8 @@ def of_host(analysis: HostAnalysis) -> list[str]:
 def _factors(analysis: HostAnalysis) -> list[str]:
     found = factors.of_host(analysis)
     kinds = {True: "in which one factor depends on the other", False: "in which none is known to"}
-    depends = [kinds[one.interaction.is_called] for one in found]
-    return wording.first_of([one.sentence() for one in found], "workloads", depends)
+    depends = [kinds[factorial.interaction.is_called] for factorial in found]
+    return wording.first_of([factorial.sentence() for factorial in found], "workloads", depends)
 
 
 def measured(analysis: HostAnalysis) -> list[str]:
@@ -59,12 +59,16 @@ def _sharing(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[st
     siblings = [set(core) for core in recorded.cores_of(result.facts)]
     # Each was compared with the first one, which may itself be a core that two workers share.
     measured: dict[tuple[t.Any, ...], dict[str, tuple[float, float]]] = {}
-    for one in comparisons:
-        if one["effect"] == host_comparisons.OTHER_CPUS and one["primary"] and one["n"] >= paired.MIN_BLOCKS:
-            first = one["baseline"]["placement"]
-            key = one["workload"], one.get("parameter"), one["baseline"]["arm"], first
+    for comparison in comparisons:
+        if (
+            comparison["effect"] == host_comparisons.OTHER_CPUS
+            and comparison["primary"]
+            and comparison["n"] >= paired.MIN_BLOCKS
+        ):
+            first = comparison["baseline"]["placement"]
+            key = comparison["workload"], comparison.get("parameter"), comparison["baseline"]["arm"], first
             of_first = measured.setdefault(key, {first: (1.0, 1.0)})
-            of_first[one["candidate"]["placement"]] = one["ci_low"], one["ci_high"]
+            of_first[comparison["candidate"]["placement"]] = comparison["ci_low"], comparison["ci_high"]
     shares: dict[tuple[int, ...], list[str]] = {}
     for spots in measured.values():
         fastest = max(spots.values(), key=math.prod)
@@ -95,14 +99,14 @@ def room(analysis: HostAnalysis, workload: Workload) -> str | None:
     if metric.better == "lower":
         return None
     found = [
-        one
-        for one in analysis.usage.get(workload.name, {}).values()
-        if one.rate and one.by_usage and one.real and one.parameter is not None
-        if one.saturated or (one.real.value or 0.0) > 0
+        usage
+        for usage in analysis.usage.get(workload.name, {}).values()
+        if usage.rate and usage.by_usage and usage.real and usage.parameter is not None
+        if usage.saturated or (usage.real.value or 0.0) > 0
     ]
     if not found:
         return None
-    least = min(found, key=lambda one: (one.arm != result.arms[0].name, one.parameter or 0))
+    least = min(found, key=lambda usage: (usage.arm != result.arms[0].name, usage.parameter or 0))
     promised, real = least.by_usage, least.real
     if not promised or not real or promised.low is None or real.high is None or promised.low <= real.high:
         return None

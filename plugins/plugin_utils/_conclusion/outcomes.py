@@ -80,10 +80,10 @@ def outcome(group: t.Sequence[Comparison]) -> str:
     """Combine the verdicts of comparisons: ``worse``, ``better``, ``equal``, ``by_workload``, ``undecided``,
     ``not_compared`` or ``hosts_disagree``.
     """
-    verdicts = {one["verdict"] for one in group}
+    verdicts = {comparison["verdict"] for comparison in group}
     if not verdicts:
         return NOT_COMPARED
-    if any(one["confounded"] for one in group):
+    if any(comparison["confounded"] for comparison in group):
         return UNDECIDED
     if HOSTS_DISAGREE in verdicts:
         return HOSTS_DISAGREE
@@ -101,7 +101,7 @@ def served_by_one(analysis: HostAnalysis) -> list[Comparison]:
     """
     result, (margin, confidence, compare) = analysis.result, analysis.settings
     by_place: dict[tuple[str, float | None, str, str], dict[str, Level]] = {}
-    given = {host_comparisons.place_of(one) for one in analysis.comparisons if one.get("given")}
+    given = {host_comparisons.place_of(comparison) for comparison in analysis.comparisons if comparison.get("given")}
     samples = recorded.by_key(result) if given else {}
     # Most results have no limit, and of many hosts nobody asks for the levels.
     for level in analysis.levels if limits.limited(result) or given else ():
@@ -158,10 +158,12 @@ def served_by_one(analysis: HostAnalysis) -> list[Comparison]:
             )
     widest = list(map(id, host_comparisons.at_widest([*analysis.comparisons, *found])))
     return [
-        one
-        for one in found
+        comparison
+        for comparison in found
         if (
-            one["placement"] == host_comparisons.WHOLE_MACHINE if host_comparisons.is_of_smt(one) else id(one) in widest
+            comparison["placement"] == host_comparisons.WHOLE_MACHINE
+            if host_comparisons.is_of_smt(comparison)
+            else id(comparison) in widest
         )
     ]
 
@@ -180,10 +182,10 @@ def deciding(analysis: HostAnalysis) -> list[Comparison]:
     return [
         *analysis.of_smt,
         *(
-            one
+            comparison
             for curve in analysis.curves
-            for one in curve.deciding()
-            if curve.workload not in whole or one["verdict"] in (paired.GAIN, paired.LOSS)
+            for comparison in curve.deciding()
+            if curve.workload not in whole or comparison["verdict"] in (paired.GAIN, paired.LOSS)
         ),
     ]
 
@@ -196,7 +198,7 @@ def is_by_streams(analysis: HostAnalysis) -> bool:
 
 def _of_the_whole(analysis: HostAnalysis) -> set[str]:
     """Return the workloads that were compared on the whole machine."""
-    return {one["workload"] for one in [*analysis.of_smt, *of_smt_by_one(analysis)]}
+    return {comparison["workload"] for comparison in [*analysis.of_smt, *of_smt_by_one(analysis)]}
 
 
 def _curves(analysis: HostAnalysis) -> list[streams.Curve]:
@@ -208,23 +210,23 @@ def parts_against(analysis: HostAnalysis) -> list[Comparison]:
     """Return the comparisons of SMT off against SMT on of workloads that were compared on a part of the machine only,
     at the widest of them, with a verdict that none of those has that decide.
     """
-    said = {one["verdict"] for one in [*deciding(analysis), *of_smt_by_one(analysis)]}
+    said = {comparison["verdict"] for comparison in [*deciding(analysis), *of_smt_by_one(analysis)]}
     if not said:
         return []
     called = {paired.GAIN, paired.LOSS} - said
     known = _of_the_whole(analysis) | {curve.workload for curve in analysis.curves}
     return [
-        one
-        for one in map(_of_smt_off, host_comparisons.at_widest(analysis.comparisons))
-        if host_comparisons.is_of_smt(one)
-        and one["workload"] not in known
-        and not one["confounded"]
-        and one["verdict"] in called
+        comparison
+        for comparison in map(_of_smt_off, host_comparisons.at_widest(analysis.comparisons))
+        if host_comparisons.is_of_smt(comparison)
+        and comparison["workload"] not in known
+        and not comparison["confounded"]
+        and comparison["verdict"] in called
     ]
 
 
-def _of_smt_off(one: Comparison) -> Comparison:
-    return host_comparisons.as_of_smt_off(one) if host_comparisons.is_of_smt(one) else one
+def _of_smt_off(comparison: Comparison) -> Comparison:
+    return host_comparisons.as_of_smt_off(comparison) if host_comparisons.is_of_smt(comparison) else comparison
 
 
 def on_one_side(analysis: HostAnalysis, pair: tuple[str, str] = recorded.OF_SMT) -> list[Unable]:
@@ -249,11 +251,11 @@ def on_one_side(analysis: HostAnalysis, pair: tuple[str, str] = recorded.OF_SMT)
     ]
     able_in = {(level.workload, level.arm) for level in sides if level.value is not None}
     skipped = [
-        Unable(one.workload, None, recorded.arm_title(analysis.result, one.arm), one.reason)
-        for one in analysis.result.skipped
-        if one.workload and one.arm in pair and _is_of_the_whole(analysis.result, one.placement, one.arm)
+        Unable(skip.workload, None, recorded.arm_title(analysis.result, skip.arm), skip.reason)
+        for skip in analysis.result.skipped
+        if skip.workload and skip.arm in pair and _is_of_the_whole(analysis.result, skip.placement, skip.arm)
         for other in pair
-        if other != one.arm and (one.workload, other) in able_in and (one.workload, one.arm) not in able_in
+        if other != skip.arm and (skip.workload, other) in able_in and (skip.workload, skip.arm) not in able_in
     ]
     return [*failed, *skipped]
 
@@ -282,18 +284,18 @@ def _workers(result: HostResult, placement: str, arm: str) -> int | None:
     return len(spot.workers) if spot and spot.workers else None
 
 
-def ran(result: HostResult, one: Comparison) -> list[int]:
+def ran(result: HostResult, comparison: Comparison) -> list[int]:
     """Return how many workers ran on both sides of a comparison; empty where that is not known."""
-    numbers = [_workers(result, one["placement"], one[side]["arm"]) for side in ("baseline", "candidate")]
+    numbers = [_workers(result, comparison["placement"], comparison[side]["arm"]) for side in ("baseline", "candidate")]
     return [number for number in numbers if number] if None not in numbers else []
 
 
-def says_nothing_of_all(result: HostResult, one: Comparison) -> bool:
+def says_nothing_of_all(result: HostResult, comparison: Comparison) -> bool:
     """Return whether a comparison is of what one worker has, while more of them ran on one side: which side did more is
     not known. A response time is what is asked for, where it was declared to be one (``max``).
     """
-    is_of_one = one["aggregate"] in ("mean", workload_metrics.MEAN_PER_JOB)
-    return is_of_one and one.get("parameter") is None and len(set(ran(result, one))) > 1
+    is_of_one = comparison["aggregate"] in ("mean", workload_metrics.MEAN_PER_JOB)
+    return is_of_one and comparison.get("parameter") is None and len(set(ran(result, comparison))) > 1
 
 
 def of_smt(analysis: HostAnalysis) -> str:
@@ -311,14 +313,16 @@ def is_incomplete(analysis: HostAnalysis) -> bool:
     each is known; or of what may differ at a rate that was asked for.
     """
     asked = [
-        one for one in deciding(analysis) if one.get("given") and one["better"] == "higher" and one.get("parameter")
+        comparison
+        for comparison in deciding(analysis)
+        if comparison.get("given") and comparison["better"] == "higher" and comparison.get("parameter")
     ]
     return bool(
         (asked and not of_smt_by_one(analysis))
         or on_one_side(analysis)
         or parts_against(analysis)
         or any(curve.crossover.threads for curve in _curves(analysis))
-        or any(says_nothing_of_all(analysis.result, one) for one in deciding(analysis))
+        or any(says_nothing_of_all(analysis.result, comparison) for comparison in deciding(analysis))
         or any(
             cold_starts(analysis.result, level)
             for level in analysis.levels
@@ -330,9 +334,9 @@ def is_incomplete(analysis: HostAnalysis) -> bool:
 def standing(analysis: HostAnalysis) -> Standing:
     """Return how the arms of a run stand to each other."""
     groups: dict[tuple[str, str], list[Comparison]] = {}
-    for one in [*deciding(analysis), *analysis.of_other_arms, *served_by_one(analysis)]:
-        baseline, candidate = host_comparisons.sides_of(one)
-        groups.setdefault((candidate, baseline), []).append(one)
+    for comparison in [*deciding(analysis), *analysis.of_other_arms, *served_by_one(analysis)]:
+        baseline, candidate = host_comparisons.sides_of(comparison)
+        groups.setdefault((candidate, baseline), []).append(comparison)
     subjects = set(map(_subject, itertools.chain(*groups.values())))
     outcomes = {
         (candidate, baseline): of_pair(analysis, (baseline, candidate), group)
@@ -366,5 +370,5 @@ def of_pair(analysis: HostAnalysis, pair: tuple[str, str], group: t.Sequence[Com
     return UNDECIDED if said in (WORSE, BETTER, EQUAL) and on_one_side(analysis, pair) else said
 
 
-def _subject(one: Comparison) -> tuple[str, float | None]:
-    return one["workload"], one.get("parameter")
+def _subject(comparison: Comparison) -> tuple[str, float | None]:
+    return comparison["workload"], comparison.get("parameter")

@@ -80,14 +80,14 @@ def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> dict[st
         costs.beside_equal(analysis.comparisons)
         if performance == conclusion.EITHER
         else [
-            one
-            for one in costs.against_primary(analysis.comparisons)
-            if (one["aggregate"] in workload_metrics.ADDING_UP or one["workload"] in limited)
-            and one["placement"] == host_comparisons.WHOLE_MACHINE
+            comparison
+            for comparison in costs.against_primary(analysis.comparisons)
+            if (comparison["aggregate"] in workload_metrics.ADDING_UP or comparison["workload"] in limited)
+            and comparison["placement"] == host_comparisons.WHOLE_MACHINE
         ]
     )
-    of_performance = [_performance(result, one) for one in every]
-    beside = [_performance(result, one) for one in further if host_comparisons.is_of_smt(one)]
+    of_performance = [_performance(result, comparison) for comparison in every]
+    beside = [_performance(result, comparison) for comparison in further if host_comparisons.is_of_smt(comparison)]
     against = {reason["points_to"] for reason in beside} - {None} - sides
     if performance == conclusion.EITHER and len(sides) == 1 and not against:
         choice, decided_by = sides.pop(), "other reasons"
@@ -113,24 +113,36 @@ def _arm(analysis: HostAnalysis, name: str, title: str) -> dict[str, t.Any]:
     result = analysis.result
     compared = [*analysis.against_baseline, *outcomes.served_by_one(analysis)]
     pair = (result.arms[0].name, name)
-    group = [one for one in compared if host_comparisons.sides_of(one) == pair]
+    group = [comparison for comparison in compared if host_comparisons.sides_of(comparison) == pair]
     return {
         "name": name,
         "title": title,
         "outcome": outcomes.of_pair(analysis, pair, group),
-        "reasons": [_performance(result, one) for one in group],
+        "reasons": [_performance(result, comparison) for comparison in group],
         "measure": advice.more_to_measure(result, group),
     }
 
 
-def _performance(result: HostResult, one: Comparison) -> dict[str, t.Any]:
+def _performance(result: HostResult, comparison: Comparison) -> dict[str, t.Any]:
     points_to = (
-        {"gain": conclusion.OFF, "loss": conclusion.ON}.get(one["verdict"]) if one["effect"] == arms.SMT_OFF else None
+        {"gain": conclusion.OFF, "loss": conclusion.ON}.get(comparison["verdict"])
+        if comparison["effect"] == arms.SMT_OFF
+        else None
     )
-    about = {"about": "performance", "workload": one["workload"], "points_to": points_to, "verdict": one["verdict"]}
-    if "ratio" not in one:
-        return {**about, "n": one["n"], "margin": one["margin"], "text": load_limit.clause(result, one, "")}
-    said = load_limit.as_said(one, len(result.arms))
+    about = {
+        "about": "performance",
+        "workload": comparison["workload"],
+        "points_to": points_to,
+        "verdict": comparison["verdict"],
+    }
+    if "ratio" not in comparison:
+        return {
+            **about,
+            "n": comparison["n"],
+            "margin": comparison["margin"],
+            "text": load_limit.clause(result, comparison, ""),
+        }
+    said = load_limit.as_said(comparison, len(result.arms))
     where = recorded.arm_title(result, said["candidate"]["arm"])
     return {
         **about,
@@ -173,9 +185,9 @@ def _licence(result: HostResult, main: t.Sequence[Comparison], licence: Licence 
     price = {"on": with_smt * licence.price, "off": without * licence.price}
     # Money for the same work, SMT off by SMT on, for each workload whose change is known.
     by_work = [
-        without / with_smt / one["ratio"]
-        for one in main
-        if one["verdict"] != "inconclusive" and one["aggregate"] in workload_metrics.ADDING_UP
+        without / with_smt / comparison["ratio"]
+        for comparison in main
+        if comparison["verdict"] != "inconclusive" and comparison["aggregate"] in workload_metrics.ADDING_UP
     ]
     points_to = None
     if by_work and max(by_work) < 1:

@@ -29,9 +29,13 @@ MARGIN = 0.01
 MANY = 10.0
 
 
-def subject_of(one: Comparison) -> str:
+def subject_of(comparison: Comparison) -> str:
     """Return what changes: the workload, and its metric where less of it is better, so that a sign can be read."""
-    return str(one["title"]) if one["better"] == "higher" else f"{one['title']} {one['metric']}"
+    return (
+        str(comparison["title"])
+        if comparison["better"] == "higher"
+        else f"{comparison['title']} {comparison['metric']}"
+    )
 
 
 @functools.lru_cache(maxsize=4096)
@@ -149,9 +153,9 @@ def change_of_ratio(ratio: float, better: str) -> str:
     return signed_share(change.of_ratio(ratio, better) or 0.0)
 
 
-def judged(one: dict[str, t.Any]) -> str:
+def judged(comparison: dict[str, t.Any]) -> str:
     """Format a comparison as ``−20 % (−22 to −18 %), worse``."""
-    return f"{change_and_interval(change.Change.read(one))}, {VERDICT_TITLES[one['verdict']]}"
+    return f"{change_and_interval(change.Change.read(comparison))}, {VERDICT_TITLES[comparison['verdict']]}"
 
 
 def signed_share(share: float, places: int | None = None) -> str:
@@ -185,9 +189,9 @@ def clause(text: str) -> str:
     return text.strip().rstrip(".")
 
 
-def verb(group: t.Sequence[t.Any], one: str, many: str) -> str:
+def verb(group: t.Sequence[t.Any], singular: str, many: str) -> str:
     """Return the form of a verb that goes with a group of one, or of several."""
-    return one if len(group) == 1 else many
+    return singular if len(group) == 1 else many
 
 
 def named(names: t.Sequence[str]) -> str:
@@ -207,25 +211,25 @@ def declared(found: t.Mapping[tuple[str, ...], t.Sequence[str]]) -> str:
     )
 
 
-def turned(one: dict[str, t.Any], hosts: int, of_class: bool = False) -> str:
+def turned(combined: dict[str, t.Any], hosts: int, of_class: bool = False) -> str:
     """Say which host alone turns a verdict about several hosts, what the others say without it,
     and how many more it takes; empty where none does.
 
     Args:
-        one: ``turned_by``, ``more_hosts`` and ``verdict``, as :func:`pooled.combine_family` returns them.
+        combined: ``turned_by``, ``more_hosts`` and ``verdict``, as :func:`pooled.combine_family` returns them.
         hosts: how many there are.
         of_class: whether they stand for a hardware class, for which one host alone does not speak.
     """
-    if not one["turned_by"]:
+    if not combined["turned_by"]:
         return ""
-    names = list(one["turned_by"])
-    said = join([VERDICT_TITLES.get(verdict, verdict) for verdict in dict.fromkeys(one["turned_by"].values())])
-    if one["verdict"] == paired.INCONCLUSIVE:
+    names = list(combined["turned_by"])
+    said = join([VERDICT_TITLES.get(verdict, verdict) for verdict in dict.fromkeys(combined["turned_by"].values())])
+    if combined["verdict"] == paired.INCONCLUSIVE:
         return (
             f"{named(names)} alone {verb(names, 'keeps', 'keep')} this open: without it the other {hosts - 1} say"
             f" {said}."
         )
-    more = one["more_hosts"]
+    more = combined["more_hosts"]
     takes = (
         "more hosts like the others would hardly tell"
         if more is None
@@ -259,6 +263,6 @@ def first_of(sentences: t.Sequence[str], what: str, verdicts: t.Sequence[str] | 
         return list(sentences)
     said = f"The same holds for {more} further {what}."
     if verdicts is not None:
-        counts = collections.Counter(VERDICT_TITLES.get(one, one) for one in verdicts[NAMED:])
+        counts = collections.Counter(VERDICT_TITLES.get(verdict, verdict) for verdict in verdicts[NAMED:])
         said = f"{more} further {what}: {join([f'{count} {word}' for word, count in counts.items()])}."
     return [*sentences[:NAMED], said]

@@ -77,24 +77,24 @@ class Lineage:
         for use in promql.uses(query):
             below = self._of_selector(use.selector, above)
             found.append(Path(min(use.seconds + below.seconds, ENDLESS), (*_ranges(made, use.seconds), *below.said)))
-        return max(found, key=lambda one: one.seconds)
+        return max(found, key=lambda path: path.seconds)
 
     def _of_selector(self, selector: promql.Selector, above: tuple[int, ...]) -> Path:
         if self._rules is None:
             self._rules = self._source.rules()
         names = [selector.name] if selector.name is not None else self._source.names(selector)
-        rules = [one for name in names for one in self._rules.get(name, ()) if one.can_make(selector)]
-        made = {one.name for one in rules}
+        rules = [rule for name in names for rule in self._rules.get(name, ()) if rule.can_make(selector)]
+        made = {rule.name for rule in rules}
         elsewhere = [name for name in names if RULE_SIGN in name and name not in made]
         if elsewhere:
             raise NotKnownError(
                 f"{text.line(elsewhere[0], 100)} has the name of a rule's series, and no rule of the metrics server"
                 " makes it"
             )
-        paths = [self._of_rule(one, above) for one in rules]
+        paths = [self._of_rule(rule, above) for rule in rules]
         if not made.issuperset(names):
             paths.append(self._of_scrapes(selector))
-        return max(paths, key=lambda one: one.seconds, default=Path())
+        return max(paths, key=lambda path: path.seconds, default=Path())
 
     def _of_rule(self, rule: prometheus.Rule, above: tuple[int, ...]) -> Path:
         name = text.line(rule.name, 100)
@@ -126,7 +126,7 @@ class Lineage:
 def _own(query: str) -> float:
     """Return how far back a query looks by itself, as far as it is understood."""
     try:
-        return max((one.seconds for one in promql.uses(query)), default=0.0)
+        return max((use.seconds for use in promql.uses(query)), default=0.0)
     except promql.QueryError:
         return 0.0
 

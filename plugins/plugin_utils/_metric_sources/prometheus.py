@@ -209,7 +209,7 @@ class Prometheus:
                 self._check(_SCALAR, data["result"])
                 sample = data["result"]
             else:
-                sample = self._one(query, data, "vector", _VECTOR)["value"]
+                sample = self._single(query, data, "vector", _VECTOR)["value"]
             value = _number(sample[1])
             if value is None:
                 raise self._server.error(
@@ -237,7 +237,11 @@ class Prometheus:
             if len(data["result"]) > most:
                 raise self._server.error(f" has {len(data['result'])} series for {_shown(query)}, more than {most}")
             self._check(_VECTORS, data["result"])
-            return [(one["metric"], value) for one in data["result"] if (value := _number(one["value"][1])) is not None]
+            return [
+                (series["metric"], value)
+                for series in data["result"]
+                if (value := _number(series["value"][1])) is not None
+            ]
 
     def over(self, query: str, begin: datetime.datetime, end: datetime.datetime, step: float) -> Series:
         """Return the points of a query between two moments.
@@ -254,7 +258,7 @@ class Prometheus:
         asked = Asked(begin, end, step)
         with self._server.border():
             data = self._asked("query_range", {"query": query, **asked.fields})
-            values = self._one(query, data, "matrix", _MATRIX)["values"]
+            values = self._single(query, data, "matrix", _MATRIX)["values"]
             # VictoriaMetrics moves a range to multiples of the step; a point before the range is one of the arm before.
             found = {
                 float(moment): number
@@ -277,13 +281,15 @@ class Prometheus:
             for group in data["groups"]:
                 # Not every server leaves out alerts when it is asked to.
                 recording = [
-                    one for one in group.get("rules") or () if isinstance(one, dict) and one.get("type") == "recording"
+                    entry
+                    for entry in group.get("rules") or ()
+                    if isinstance(entry, dict) and entry.get("type") == "recording"
                 ]
                 if recording:
                     self._check(_GROUP, group)
-                for one in recording:
-                    self._check(_RULE, one)
-                    rule = Rule(one["name"], one["query"], one.get("labels") or {}, float(group["interval"]))
+                for entry in recording:
+                    self._check(_RULE, entry)
+                    rule = Rule(entry["name"], entry["query"], entry.get("labels") or {}, float(group["interval"]))
                     found[rule.name] = (*found.get(rule.name, ()), rule)
             if not data["groups"] and not self._is_prometheus():
                 raise self._server.error(" shows no rules, and only Prometheus itself is known to have none then")
@@ -304,11 +310,11 @@ class Prometheus:
         """
         with self._server.border():
             result = self._asked("query", {"query": f"count by (__name__) ({selector.written})"})["result"]
-            for one in result[: MAX_SERIES_NAMES + 1]:
-                self._check(_VECTOR, one)
+            for series in result[: MAX_SERIES_NAMES + 1]:
+                self._check(_VECTOR, series)
             if len(result) > MAX_SERIES_NAMES:
                 raise self._server.error(f" has series of {len(result)} names for {_shown(selector.written)}")
-            return [one["metric"].get("__name__", "") for one in result]
+            return [series["metric"].get("__name__", "") for series in result]
 
     def interval(self, selector: promql.Selector) -> float | None:
         """Return the seconds between two samples of the series that a selector has, as the samples say;
@@ -325,12 +331,12 @@ class Prometheus:
             of_jobs = self._asked("query", {"query": query})["result"]
             if len(of_jobs) > MAX_JOBS:
                 raise self._server.error(f" has series of {len(of_jobs)} jobs for {_shown(selector.written)}")
-            return max((self._of_one(selector, one) for one in of_jobs), default=None)
+            return max((self._of_one(selector, series) for series in of_jobs), default=None)
 
-    def _of_one(self, selector: promql.Selector, one: t.Any) -> float:
+    def _of_one(self, selector: promql.Selector, vector: t.Any) -> float:
         """Return the seconds between two samples of one series."""
-        self._check(_VECTOR, one)
-        labels = [f"{_quoted_label(label)}={_quoted(value)}" for label, value in one["metric"].items()]
+        self._check(_VECTOR, vector)
+        labels = [f"{_quoted_label(label)}={_quoted(value)}" for label, value in vector["metric"].items()]
         head, _brace, tail = selector.written.partition("{")
         inside = tail.rstrip().removesuffix("}").rstrip().removesuffix(",")
         exact = f"{head}{{{', '.join(filter(None, [inside, *labels]))}}}"
@@ -352,7 +358,7 @@ class Prometheus:
         median = statistics.median(gaps)
         return round(median, 1) or median
 
-    def _one(self, query: str, data: dict[str, t.Any], kind: str, checker: schema.Checker) -> dict[str, t.Any]:
+    def _single(self, query: str, data: dict[str, t.Any], kind: str, checker: schema.Checker) -> dict[str, t.Any]:
         """Return the only series of an answer."""
         if data["resultType"] != kind:
             sent = self._server.line(data["resultType"], 40)
@@ -362,13 +368,17 @@ class Prometheus:
         result = data["result"]
         if not result:
             raise self._server.error(f" has no series for {_shown(query)}{self._other_names(query)}")
-        for one in result[:2]:
-            if isinstance(one, dict) and not {"value", "values"} & set(one) and {"histogram", "histograms"} & set(one):
+        for series in result[:2]:
+            if (
+                isinstance(series, dict)
+                and not {"value", "values"} & set(series)
+                and {"histogram", "histograms"} & set(series)
+            ):
                 raise self._server.error(
                     f" gives a histogram for {_shown(query)}: ask for one number of it, such as"
                     " histogram_quantile(0.99, ...)"
                 )
-            self._check(checker, one)
+            self._check(checker, series)
         if len(result) > 1:
             first, second = result[0]["metric"], result[1]["metric"]
             differ = sorted(label for label in {*first, *second} if first.get(label) != second.get(label))
@@ -387,9 +397,9 @@ class Prometheus:
                 continue
             try:
                 known = [
-                    one
-                    for one in self._asked(f"label/{urllib.parse.quote(label, safe='')}/values", {}, list)
-                    if isinstance(one, str)
+                    candidate
+                    for candidate in self._asked(f"label/{urllib.parse.quote(label, safe='')}/values", {}, list)
+                    if isinstance(candidate, str)
                 ]
             except SourceError:
                 return ""

@@ -186,12 +186,12 @@ class _Reader:
             found += self._expression(depth + 1)
             if self._next != ")":
                 self._expect(",")
-        if found and _OF_RANGES.fullmatch(function) and not any(one.has_range for one in found):
+        if found and _OF_RANGES.fullmatch(function) and not any(use.has_range for use in found):
             raise QueryError(
                 f"{text.line(self._query, 200)} has {text.line(function, 60)} without a range, which a server chooses:"
                 " write it, such as [1m]"
             )
-        return [one._replace(has_range=False) for one in found]
+        return [use._replace(has_range=False) for use in found]
 
     def _labels(self) -> None:
         self._expect("(")
@@ -244,20 +244,20 @@ class _Reader:
             if self._kind == "range":
                 written = self._take()[1:-1]
                 seconds = self._seconds(written.partition(":")[0].strip(), written)
-                found = [one._replace(seconds=one.seconds + seconds, has_range=True) for one in found]
+                found = [use._replace(seconds=use.seconds + seconds, has_range=True) for use in found]
             elif self._took("offset"):
                 is_ahead = self._took("-")
                 written = self._take()
                 # One that looks ahead finds nothing newer than the last sample, while the series grows.
                 seconds = 0.0 * self._seconds(written, written) if is_ahead else self._seconds(written, written)
-                found = [one._replace(seconds=one.seconds + seconds) for one in found]
+                found = [use._replace(seconds=use.seconds + seconds) for use in found]
             elif self._took("@"):
                 # These are the ends of what is asked for: the part of a period that counts.
                 if self._took("start", "end"):
                     self._labels()
                 else:
                     self._take_moment()
-                    found = [one._replace(seconds=float(schema.MAX_SECONDS)) for one in found]
+                    found = [use._replace(seconds=float(schema.MAX_SECONDS)) for use in found]
             else:
                 return found
 

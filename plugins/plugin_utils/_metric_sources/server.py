@@ -83,8 +83,8 @@ class Access:
         basic = (
             base64.b64encode(f"{self.user.reveal()}:{self.password.reveal()}".encode()).decode() if self.user else ""
         )
-        for one in (self.token, self.password, Secret(basic)):
-            said = one.hide(said)
+        for secret in (self.token, self.password, Secret(basic)):
+            said = secret.hide(said)
         return said
 
 

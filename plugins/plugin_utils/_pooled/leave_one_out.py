@@ -137,9 +137,12 @@ def _tried(before: Logs, after: Logs, margin: float) -> list[int]:
     found: set[int] = set()
     for shift in (-margin, -verdicts.CLEARANCE * margin, verdicts.CLEARANCE * margin, margin):
         differences = blocks.differences(shift)
-        total, squares = sum(differences), sum(one * one for one in differences)
-        means = [(total - one) / (count - 1) for one in differences]
-        variances = [(squares - one * one) / (count - 1) - mean * mean for one, mean in zip(differences, means)]
+        total, squares = sum(differences), sum(difference * difference for difference in differences)
+        means = [(total - difference) / (count - 1) for difference in differences]
+        variances = [
+            (squares - difference * difference) / (count - 1) - mean * mean
+            for difference, mean in zip(differences, means)
+        ]
         moved = [mean / math.sqrt(max(variance, 1e-12)) for mean, variance in zip(means, variances)]
         order = sorted(range(count), key=moved.__getitem__)
         found.update(order[:MAX_MOVING], order[-MAX_MOVING:])
@@ -168,8 +171,8 @@ def needed(ratios: Logs, level: float, margin: float) -> int | None:
 
 
 def _blocks(before: Logs, after: Logs) -> ranks.Paired:
-    return ranks.Paired([[one] for one in before], [[one] for one in after], "higher")
+    return ranks.Paired([[log] for log in before], [[log] for log in after], "higher")
 
 
 def _ratios(before: Logs, after: Logs) -> list[float]:
-    return [other - one for one, other in zip(before, after)]
+    return [other - log for log, other in zip(before, after)]

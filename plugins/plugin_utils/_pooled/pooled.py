@@ -84,8 +84,8 @@ def declarations(hosts: Hosts) -> dict[tuple[str, ...], list[str]]:
         hosts: host -> its comparison.
     """
     found: dict[tuple[str, ...], list[str]] = {}
-    for name, one in hosts.items():
-        found.setdefault(tuple(one[field] for field in DECLARED), []).append(name)
+    for name, comparison in hosts.items():
+        found.setdefault(tuple(comparison[field] for field in DECLARED), []).append(name)
     return dict(sorted(found.items(), key=lambda entry: -len(entry[1])))
 
 
@@ -118,10 +118,13 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
         paired.SampleError: a value is not valid, or hosts differ in ``better``.
     """
     alpha = 1 - float(confidence)
-    blocks = [[_blocks(one) for one in hosts.values()] for hosts in family]
-    spreads = [_spread(one) for one in blocks]
+    blocks = [[_blocks(comparison) for comparison in hosts.values()] for hosts in family]
+    spreads = [_spread(row) for row in blocks]
     between = [paired.compare(*_sides(hosts), margin, confidence) for hosts in family]
-    p_values = [max(one["p_value"], _p_value(math.log(one["ratio"]), spread)) for one, spread in zip(between, spreads)]
+    p_values = [
+        max(comparison["p_value"], _p_value(math.log(comparison["ratio"]), spread))
+        for comparison, spread in zip(between, spreads)
+    ]
     several = [place for place, hosts in enumerate(family) if len(hosts) >= MIN_HOSTS]
     judged = [p_values[place] for place in several]
     levels = dict(zip(several, paired.holm_levels(judged, alpha)))
@@ -137,7 +140,7 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
         centre, low, high = _interval(hosts, spread, level)
         said = _said(hosts)
         verdict = paired.INCONCLUSIVE
-        if low is not None and high is not None and _is_enough([one["n"] for one in hosts.values()]):
+        if low is not None and high is not None and _is_enough([comparison["n"] for comparison in hosts.values()]):
             verdict = verdicts.verdict(centre, low, high, math.log1p(margin))
         if len(said) > 1 and differ <= alpha:
             verdict = HOSTS_DISAGREE
@@ -158,7 +161,7 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
                 "ci_high": _ratio(high),
                 "confidence": float(confidence),
                 "n": len(hosts),
-                "blocks": sum(one["n"] for one in hosts.values()),
+                "blocks": sum(comparison["n"] for comparison in hosts.values()),
                 "margin": float(margin),
                 "verdict": verdict,
                 "method": _method(hosts),
@@ -173,7 +176,7 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
                     else {"q": spread.statistic, "p_value": spread.p_value, "p_adjusted": differ}
                 ),
                 "said": said,
-                "confounded": any(one["confounded"] for one in hosts.values()),
+                "confounded": any(comparison["confounded"] for comparison in hosts.values()),
                 "turned_by": turned_by,
                 "more_hosts": more_hosts,
             }
@@ -186,67 +189,75 @@ def shared(judged: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
     or all of them where nothing is shared.
     """
     found = list(judged)
-    return [one for one in found if one["n"] >= MIN_HOSTS] or found
+    return [comparison for comparison in found if comparison["n"] >= MIN_HOSTS] or found
 
 
-def standard_error(one: Comparison) -> float | None:
+def standard_error(comparison: Comparison) -> float | None:
     """Return the standard error of a host's log-ratio, or None for a single block.
 
     It is taken from the host's interval at its degrees of freedom, so that it is by the same method as the host's
     verdict.
 
     Args:
-        one: a comparison of the host.
+        comparison: a comparison of the host.
     """
-    if one["ci_low"] is None or one["ci_high"] is None:
+    if comparison["ci_low"] is None or comparison["ci_high"] is None:
         return None
-    half = (math.log(one["ci_high"]) - math.log(one["ci_low"])) / 2
-    return half / distributions.student_quantile(1 - one["interval_confidence"], one["n"] - 1)
+    half = (math.log(comparison["ci_high"]) - math.log(comparison["ci_low"])) / 2
+    return half / distributions.student_quantile(1 - comparison["interval_confidence"], comparison["n"] - 1)
 
 
 def _sides(hosts: Hosts) -> tuple[list[float], list[float], str]:
     """Return the baseline's and the candidate's value of each host, and which direction is better."""
     found = list(hosts.values())
-    better = {one["better"] for one in found}
+    better = {comparison["better"] for comparison in found}
     if len(better) > 1:
         raise paired.SampleError("hosts of one class differ in which direction is better: they cannot be combined")
-    return [one["baseline_value"] for one in found], [one["candidate_value"] for one in found], better.pop()
+    return (
+        [comparison["baseline_value"] for comparison in found],
+        [comparison["candidate_value"] for comparison in found],
+        better.pop(),
+    )
 
 
-def _blocks(one: Comparison) -> Blocks | None:
+def _blocks(comparison: Comparison) -> Blocks | None:
     """Return what a host's own blocks say of it, None where it has no interval."""
-    scatter = standard_error(one)
-    return None if scatter is None else Blocks(math.log(one["ratio"]), max(scatter**2, MIN_VARIANCE), one["n"] - 1)
+    scatter = standard_error(comparison)
+    return (
+        None
+        if scatter is None
+        else Blocks(math.log(comparison["ratio"]), max(scatter**2, MIN_VARIANCE), comparison["n"] - 1)
+    )
 
 
 def _within(blocks: t.Sequence[Blocks | None]) -> tuple[float, float]:
     """Return the variance of the mean of all hosts by the scatter of their blocks alone, 0 where no host's is known,
     and its degrees of freedom.
     """
-    known = [one for one in blocks if one]
+    known = [host for host in blocks if host]
     if not known:
         return 0.0, math.inf
     # Degrees of freedom of a sum of variances: F. E. Satterthwaite, An approximate distribution of estimates of
     # variance components, Biometrics 2 (1946).
-    total = math.fsum(one.variance for one in known)
-    return total / len(known) / len(blocks), total**2 / math.fsum(one.variance**2 / one.freedom for one in known)
+    total = math.fsum(host.variance for host in known)
+    return total / len(known) / len(blocks), total**2 / math.fsum(host.variance**2 / host.freedom for host in known)
 
 
 def _one_scatters(blocks: t.Sequence[Blocks | None]) -> bool:
     """Return whether one host of three or more scatters more than all others together."""
-    variances = [one.variance for one in blocks if one]
+    variances = [host.variance for host in blocks if host]
     return len(blocks) > MIN_HOSTS and max(variances, default=0.0) > math.fsum(variances) / 2
 
 
 def _spread(blocks: t.Sequence[Blocks | None]) -> Spread:
     within, freedom = _within(blocks)
-    known = [one for one in blocks if one]
+    known = [host for host in blocks if host]
     if len(known) < MIN_HOSTS:
         return Spread(within, freedom, None, None, None)
     # The estimate of Hedges and Olkin, whose hosts have equal weights: L. V. Hedges, I. Olkin, Statistical Methods for
     # Meta-Analysis (1985).
-    _mean, scatter = ranks.moments([one.log for one in known])
-    tau = math.sqrt(max(0.0, scatter**2 - ranks.mean([one.variance for one in known])))
+    _mean, scatter = ranks.moments([host.log for host in known])
+    tau = math.sqrt(max(0.0, scatter**2 - ranks.mean([host.variance for host in known])))
     return Spread(within, freedom, tau, *_heterogeneity(known))
 
 
@@ -255,10 +266,10 @@ def _heterogeneity(hosts: t.Sequence[Blocks]) -> tuple[float, float]:
 
     Source: B. L. Welch, On the comparison of several mean values: an alternative approach, Biometrika 38 (1951).
     """
-    count, total = len(hosts), math.fsum(1 / one.variance for one in hosts)
-    centre = math.fsum(one.log / one.variance for one in hosts) / total
-    statistic = math.fsum((one.log - centre) ** 2 / one.variance for one in hosts)
-    uncertain = math.fsum((1 - 1 / one.variance / total) ** 2 / one.freedom for one in hosts)
+    count, total = len(hosts), math.fsum(1 / host.variance for host in hosts)
+    centre = math.fsum(host.log / host.variance for host in hosts) / total
+    statistic = math.fsum((host.log - centre) ** 2 / host.variance for host in hosts)
+    uncertain = math.fsum((1 - 1 / host.variance / total) ** 2 / host.freedom for host in hosts)
     corrected = statistic / (count - 1) / (1 + 2 * (count - 2) / (count**2 - 1) * uncertain)
     return statistic, distributions.fisher_p_value(corrected, count - 1, (count**2 - 1) / (3 * uncertain))
 
@@ -290,7 +301,7 @@ def _turned_by(
     """Return each host without which the others have another verdict, at the same level,
     and how many more hosts it takes.
     """
-    counts = [one["n"] for one in hosts.values()]
+    counts = [comparison["n"] for comparison in hosts.values()]
     *sides, better = _sides(hosts)
     sign = 1.0 if better == "higher" else -1.0
 
@@ -314,7 +325,9 @@ def _is_enough(counts: t.Sequence[int]) -> bool:
 
 def _said(hosts: Hosts) -> dict[str, list[str]]:
     """Return the hosts that are decided by themselves: verdict -> names."""
-    said = {verdict: [name for name, one in hosts.items() if one["verdict"] == verdict] for verdict in DECIDED}
+    said = {
+        verdict: [name for name, comparison in hosts.items() if comparison["verdict"] == verdict] for verdict in DECIDED
+    }
     return {verdict: names for verdict, names in said.items() if names}
 
 
@@ -325,7 +338,7 @@ def _method(hosts: Hosts) -> str:
     method = f"random effect of the host: t on {how} of {len(hosts)} hosts, at least as wide as their blocks allow"
     return (
         method
-        if _is_enough([one["n"] for one in hosts.values()])
+        if _is_enough([comparison["n"] for comparison in hosts.values()])
         else f"{method}; fewer than {paired.MIN_BLOCKS} hosts need {paired.MIN_BLOCKS} blocks each for a verdict"
     )
 

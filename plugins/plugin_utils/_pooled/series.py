@@ -146,11 +146,11 @@ def _is_a_step(runs: t.Sequence[Interval], begin: int, end: int) -> bool:
     """Return whether all runs between two places are apart from the others, to one side: one that is far off alone is
     no step, nor is it one with those beside it.
     """
-    others, part = ([one.log for one in some] for some in ([*runs[:begin], *runs[end:]], runs[begin:end]))
+    others, part = ([run.log for run in some] for some in ([*runs[:begin], *runs[end:]], runs[begin:end]))
     centre = statistics.median(others)
-    apart = [one - centre for one in part]
+    apart = [distance - centre for distance in part]
     step = statistics.fmean(apart)
-    return len(part) > 1 and all(one * step > 0 and abs(one) >= abs(step) / 2 for one in apart)
+    return len(part) > 1 and all(distance * step > 0 and abs(distance) >= abs(step) / 2 for distance in apart)
 
 
 def _difference(before: t.Sequence[Interval], after: t.Sequence[Interval], margin: float) -> tuple[float, float]:
@@ -165,14 +165,14 @@ def _difference(before: t.Sequence[Interval], after: t.Sequence[Interval], margi
 
 def _mean(runs: t.Sequence[Interval], between: float) -> tuple[float, float]:
     """Return the weighted mean of logarithms, and its variance."""
-    weights = [1 / (one.error**2 + between) for one in runs]
+    weights = [1 / (run.error**2 + between) for run in runs]
     whole = sum(weights)
-    return sum(weight * one.log for weight, one in zip(weights, runs)) / whole, 1 / whole
+    return sum(weight * run.log for weight, run in zip(weights, runs)) / whole, 1 / whole
 
 
 def _heterogeneity(runs: t.Sequence[Interval]) -> tuple[float, float]:
     """Return Cochran's Q beyond its degrees of freedom, and what turns that into a variance between runs."""
-    weights = [1 / one.error**2 for one in runs]
+    weights = [1 / run.error**2 for run in runs]
     centre, _variance = _mean(runs, 0.0)
-    excess = sum(weight * (one.log - centre) ** 2 for weight, one in zip(weights, runs)) - (len(runs) - 1)
+    excess = sum(weight * (run.log - centre) ** 2 for weight, run in zip(weights, runs)) - (len(runs) - 1)
     return max(0.0, excess), sum(weights) - sum(weight**2 for weight in weights) / sum(weights)

@@ -28,21 +28,26 @@ def sentences(trial: Trial, found: t.Sequence[evidence.Comparison], looks: evide
         found: its comparisons, from :func:`evidence.by_hosts`.
         looks: the looks at it.
     """
-    primary = [one for one in found if one["primary"]]
+    primary = [comparison for comparison in found if comparison["primary"]]
     if not primary:
-        metric = next(one for one in trial.metrics if one.is_primary)
+        metric = next(metric for metric in trial.metrics if metric.is_primary)
         return [f"Nothing can be said: no host has a value of {metric.name} in both arms of a comparison yet."]
-    return [_sentence(trial, one, looks.decided.get(one["candidate"])) for one in primary]
+    return [_sentence(trial, comparison, looks.decided.get(comparison["candidate"])) for comparison in primary]
 
 
 def others(trial: Trial, found: t.Sequence[evidence.Comparison]) -> list[str]:
     """Return a sentence for each other metric, and for the primary one without what goes along with the traffic."""
-    said = [_with_hosts(f"{_change(trial, one)}: {one['effect']}.", one) for one in found if not one["primary"]]
-    for one in found:
-        rest = one["adjusted"]
+    said = [
+        _with_hosts(f"{_change(trial, comparison)}: {comparison['effect']}.", comparison)
+        for comparison in found
+        if not comparison["primary"]
+    ]
+    for comparison in found:
+        rest = comparison["adjusted"]
         if rest is not None and rest["ci_low"] is not None:
             what = (
-                f"{one['metric']} with {trial.titles[one['candidate']]}, without what goes along with {trial.traffic}"
+                f"{comparison['metric']} with {trial.titles[comparison['candidate']]},"
+                f" without what goes along with {trial.traffic}"
             )
             said.append(f"{what}: {effects.said(rest)}.")
     return said
@@ -50,10 +55,10 @@ def others(trial: Trial, found: t.Sequence[evidence.Comparison]) -> list[str]:
 
 def disagreements(trial: Trial, found: t.Sequence[evidence.Comparison]) -> list[str]:
     """Return a sentence for each arm in which metrics of the same thing point different ways."""
-    counted = [one for one in found if one["primary"] or one["metric"] != trial.traffic]
+    counted = [comparison for comparison in found if comparison["primary"] or comparison["metric"] != trial.traffic]
     said = []
     for group in effects.disagreeing(counted):
-        parts = "; ".join(f"{one['metric']} {effects.said(one)}" for one in group)
+        parts = "; ".join(f"{comparison['metric']} {effects.said(comparison)}" for comparison in group)
         title = trial.titles[group[0]["candidate"]]
         said.append(f"Metrics of the same thing point different ways with {title}: {parts}.")
     return said
@@ -69,25 +74,27 @@ def lost(trial: Trial, written: t.Mapping[str, t.Sequence[records.WrittenPeriod]
         trial: the trial.
         written: host -> its periods.
     """
-    primary = next(one for one in trial.metrics if one.is_primary)
+    primary = next(metric for metric in trial.metrics if metric.is_primary)
     whole = [
-        (host, one)
+        (host, period)
         for host, of_host in written.items()
-        for one in of_host
-        if not (one.reason or "").startswith(records.DECIDED)
+        for period in of_host
+        if not (period.reason or "").startswith(records.DECIDED)
     ]
     known = {
         host: {
-            one.number for one in records.complete(of_host) if units.value(one, primary.name, primary.per) is not None
+            period.number
+            for period in records.complete(of_host)
+            if units.value(period, primary.name, primary.per) is not None
         }
         for host, of_host in written.items()
     }
-    missing = [(one.number, host, one) for host, one in whole if one.number not in known[host]]
+    missing = [(period.number, host, period) for host, period in whole if period.number not in known[host]]
     if not missing:
         return []
-    number, host, first = min(missing, key=lambda one: one[:2])
+    number, host, first = min(missing, key=lambda entry: entry[:2])
     read = [first.metrics.get(name or "") for name in (primary.name, primary.per)]
-    reasons = [first.reason, *(one.reason for one in read if one)]
+    reasons = [first.reason, *(reading.reason for reading in read if reading)]
     why = next(filter(None, reasons), f"{primary.name} was not above 0")
     return [
         (
@@ -99,7 +106,7 @@ def lost(trial: Trial, written: t.Mapping[str, t.Sequence[records.WrittenPeriod]
 
 def rests_on(trial: Trial, found: t.Sequence[evidence.Comparison], periods: units.Periods) -> list[str]:
     """Return what was assumed, and what its tests say."""
-    primary = next(one for one in trial.metrics if one.is_primary)
+    primary = next(metric for metric in trial.metrics if metric.is_primary)
     of_hosts = (
         "a group of hosts before and after"
         if trial.design.name == design.PARALLEL
@@ -137,7 +144,9 @@ def rests_on(trial: Trial, found: t.Sequence[evidence.Comparison], periods: unit
         said.append(f"Neighbouring periods of a host have a correlation of {correlation:.2f} in {primary.name}.")
     if trial.traffic is not None:
         changed = [
-            one for one in found if one["metric"] == trial.traffic and one["verdict"] in (verdicts.GAIN, verdicts.LOSS)
+            comparison
+            for comparison in found
+            if comparison["metric"] == trial.traffic and comparison["verdict"] in (verdicts.GAIN, verdicts.LOSS)
         ]
         if changed:
             said.append(
@@ -146,28 +155,30 @@ def rests_on(trial: Trial, found: t.Sequence[evidence.Comparison], periods: unit
     return said
 
 
-def _sentence(trial: Trial, one: evidence.Comparison, decided: str | None) -> str:
-    title = trial.titles[one["candidate"]]
-    if one["n"] < verdicts.MIN_BLOCKS:
-        known = f"{one['n']} of {trial.units} observations have a value of {one['metric']}"
+def _sentence(trial: Trial, comparison: evidence.Comparison, decided: str | None) -> str:
+    title = trial.titles[comparison["candidate"]]
+    if comparison["n"] < verdicts.MIN_BLOCKS:
+        known = f"{comparison['n']} of {trial.units} observations have a value of {comparison['metric']}"
         return f"Nothing can be said of {title} yet: {known}, and a verdict needs {verdicts.MIN_BLOCKS}."
-    sentence = f"{_change(trial, one)}: {one['effect']}, after {one['n']} of {trial.units} observations."
+    sentence = (
+        f"{_change(trial, comparison)}: {comparison['effect']}, after {comparison['n']} of {trial.units} observations."
+    )
     if decided == decisions.FUTILE:
-        least = wording.percent(one["minimum_detectable"])
+        least = wording.percent(comparison["minimum_detectable"])
         return (
             f"{sentence} The rest of the trial would hardly have decided it; an effect of {least} would have been seen."
         )
-    return _with_hosts(sentence, one)
+    return _with_hosts(sentence, comparison)
 
 
-def _with_hosts(sentence: str, one: evidence.Comparison) -> str:
+def _with_hosts(sentence: str, comparison: evidence.Comparison) -> str:
     """Add to a sentence which host alone turns what it says."""
-    return " ".join(filter(None, [sentence, wording.turned(one, one["hosts"])]))
+    return " ".join(filter(None, [sentence, wording.turned(comparison, comparison["hosts"])]))
 
 
-def _change(trial: Trial, one: evidence.Comparison) -> str:
-    per = f" per {one['per']}" if one["per"] else ""
+def _change(trial: Trial, comparison: evidence.Comparison) -> str:
+    per = f" per {comparison['per']}" if comparison["per"] else ""
     return (
-        f"With {trial.titles[one['candidate']]} instead of {trial.titles[one['baseline']]}, {one['metric']}{per}"
-        f" changes by {wording.change_and_interval(change.Change.read(one))}"
+        f"With {trial.titles[comparison['candidate']]} instead of {trial.titles[comparison['baseline']]},"
+        f" {comparison['metric']}{per} changes by {wording.change_and_interval(change.Change.read(comparison))}"
     )

@@ -87,10 +87,10 @@ def autocorrelation(drawn: design.Design, periods: units.Periods, metric: str, p
         per: name of the metric that it is divided by, or None.
     """
     logs = {
-        (host, one.number): (one.arm, math.log(found))
+        (host, period.number): (period.arm, math.log(found))
         for host in drawn.schedule
-        for one in periods.get(host, ())
-        if (found := units.value(one, metric, per)) is not None
+        for period in periods.get(host, ())
+        if (found := units.value(period, metric, per)) is not None
     }
     rest = {key: log for key, (_arm, log) in logs.items()}
     # By turns, as effects of hosts with their arms and of periods overlap where periods are missing.
@@ -106,6 +106,6 @@ def autocorrelation(drawn: design.Design, periods: units.Periods, metric: str, p
     if len(pairs) < MIN_UNITS:
         return None
     scatter = math.sqrt(
-        math.fsum(one * one for one, _next in pairs) * math.fsum(other * other for _one, other in pairs)
+        math.fsum(earlier * earlier for earlier, _next in pairs) * math.fsum(other * other for _earlier, other in pairs)
     )
-    return math.fsum(one * other for one, other in pairs) / scatter if scatter else None
+    return math.fsum(earlier * other for earlier, other in pairs) / scatter if scatter else None

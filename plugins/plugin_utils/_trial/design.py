@@ -106,7 +106,7 @@ def draw(name: str, members: t.Sequence[Member], wanted: Wanted) -> Design:
     left_out: dict[str, str] = {}
     if name == PARALLEL:
         reason = f"no {count - 1} other hosts of its class are left to compare it with"
-        left_out = {one.host: reason for chunk in chunks if len(chunk) < count for one in chunk}
+        left_out = {member.host: reason for chunk in chunks if len(chunk) < count for member in chunk}
         chunks = [chunk for chunk in chunks if len(chunk) == count]
     else:
         chunks = [part for chunk in chunks for part in _within(chunk, count, wanted.most_switched)]
@@ -125,19 +125,19 @@ def draw(name: str, members: t.Sequence[Member], wanted: Wanted) -> Design:
     for number, wave in enumerate(waves):
         for chunk in (chunks[place] for place in wave):
             drawn = _of_pairs(chunk, wanted, lot) if name == PARALLEL else _of_blocks(chunk, wanted, lot)
-            schedule.update({one.host: arms for one, arms in zip(chunk, drawn)})
-            first.update({one.host: number * length for one in chunk})
+            schedule.update({member.host: arms for member, arms in zip(chunk, drawn)})
+            first.update({member.host: number * length for member in chunk})
     return Design(
-        name, tuple(tuple(one.host for one in chunk) for chunk in chunks), tuple(waves), schedule, first, left_out
+        name, tuple(tuple(member.host for member in chunk) for chunk in chunks), tuple(waves), schedule, first, left_out
     )
 
 
 def _chunks(members: t.Sequence[Member], size: int) -> list[list[Member]]:
     """Return groups of hosts of one class that were asked to do about the same, as many as there are arms."""
     by_class: dict[str, list[Member]] = {}
-    for one in sorted(members, key=lambda one: (one.load if one.load is not None else -1.0, one.host)):
+    for member in sorted(members, key=lambda member: (member.load if member.load is not None else -1.0, member.host)):
         # A host without a known class is compared with itself alone.
-        by_class.setdefault(one.hardware_class or f"\0{one.host}", []).append(one)
+        by_class.setdefault(member.hardware_class or f"\0{member.host}", []).append(member)
     return [
         hosts[place : place + size] for _name, hosts in sorted(by_class.items()) for place in range(0, len(hosts), size)
     ]
@@ -145,9 +145,9 @@ def _chunks(members: t.Sequence[Member], size: int) -> list[list[Member]]:
 
 def _within(chunk: list[Member], arms: int, most: int) -> list[list[Member]]:
     """Return a group as it is, or each host by itself where too many of them would be switched at once."""
-    groups = [one.group for one in chunk if one.group is not None]
+    groups = [member.group for member in chunk if member.group is not None]
     shared = len(set(groups)) < len(groups) and _away(chunk, arms) > 1
-    return [[one] for one in chunk] if shared or _away(chunk, arms) > most else [chunk]
+    return [[member] for member in chunk] if shared or _away(chunk, arms) > most else [chunk]
 
 
 def _away(chunk: t.Sequence[Member], arms: int) -> int:
@@ -178,8 +178,8 @@ def _waves(chunks: t.Sequence[t.Sequence[Member]], arms: int, most: int) -> list
         for wave in waves:
             others = [chunks[other] for other in wave]
             away = sum(_away(other, arms) for other in others) + _away(chunk, arms)
-            theirs = {one.group for other in others for one in other if one.group is not None}
-            if away <= most and theirs.isdisjoint(one.group for one in chunk):
+            theirs = {member.group for other in others for member in other if member.group is not None}
+            if away <= most and theirs.isdisjoint(member.group for member in chunk):
                 wave.append(place)
                 break
         else:
@@ -190,7 +190,7 @@ def _waves(chunks: t.Sequence[t.Sequence[Member]], arms: int, most: int) -> list
 def _of_blocks(chunk: t.Sequence[Member], wanted: Wanted, lot: random.Random) -> list[tuple[str, ...]]:
     """Return the arms of each host of a group: in each block a cyclic Latin square whose names are drawn anew."""
     count = len(wanted.arms)
-    rows: list[list[str]] = [[] for _one in chunk]
+    rows: list[list[str]] = [[] for _member in chunk]
     for _block in range(wanted.periods // count):
         names = lot.sample(wanted.arms, count)
         for place, row in enumerate(rows):

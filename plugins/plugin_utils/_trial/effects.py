@@ -31,9 +31,9 @@ def fields(compared: Comparison, better: str) -> dict[str, t.Any]:
     return {**change.of(compared, better), "effect": wording.VERDICT_TITLES[compared["verdict"]]}
 
 
-def said(one: Comparison) -> str:
+def said(comparison: Comparison) -> str:
     """Return a change with its interval and its word: ``+22 % (+10 to +35 %), worse``."""
-    return f"{wording.change_and_interval(change.Change.read(one))}, {one['effect']}"
+    return f"{wording.change_and_interval(change.Change.read(comparison))}, {comparison['effect']}"
 
 
 def disagreeing(found: t.Sequence[Comparison]) -> list[list[Comparison]]:
@@ -46,20 +46,25 @@ def disagreeing(found: t.Sequence[Comparison]) -> list[list[Comparison]]:
         found: comparisons of a trial, of which ``traffic`` is left out.
     """
     alike: dict[tuple[t.Any, ...], list[Comparison]] = {}
-    for one in found:
-        about = one["unit"] or _PUT_TOGETHER.sub("", one["metric"])
-        alike.setdefault((one["candidate"], about, one["better"], one["per"]), []).append(one)
+    for comparison in found:
+        about = comparison["unit"] or _PUT_TOGETHER.sub("", comparison["metric"])
+        alike.setdefault((comparison["candidate"], about, comparison["better"], comparison["per"]), []).append(
+            comparison
+        )
     return [
         group
         for group in alike.values()
-        if {_side(one) for one in group} >= _DECIDED and _DECIDED & {one["verdict"] for one in group}
+        if {_side(comparison) for comparison in group} >= _DECIDED
+        and _DECIDED & {comparison["verdict"] for comparison in group}
     ]
 
 
-def _side(one: Comparison) -> str | None:
+def _side(comparison: Comparison) -> str | None:
     """Return the verdict that a comparison points to, None where it points nowhere."""
-    if one["verdict"] in _DECIDED:
-        return str(one["verdict"])
-    if one["verdict"] == verdicts.EQUIVALENT or abs(math.log(one["ratio"])) <= math.log1p(one["margin"]):
+    if comparison["verdict"] in _DECIDED:
+        return str(comparison["verdict"])
+    if comparison["verdict"] == verdicts.EQUIVALENT or abs(math.log(comparison["ratio"])) <= math.log1p(
+        comparison["margin"]
+    ):
         return None
-    return verdicts.GAIN if one["ratio"] > 1 else verdicts.LOSS
+    return verdicts.GAIN if comparison["ratio"] > 1 else verdicts.LOSS

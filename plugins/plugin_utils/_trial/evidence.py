@@ -77,18 +77,20 @@ def by_hosts(trial: Trial, periods: units.Periods, found: t.Sequence[Comparison]
         else: name -> their verdict, empty where nothing is decided; and ``more_hosts``, how many more it takes until no
         host turns it alone, None where none does or no number is known.
     """
-    return [{**one, **_by_hosts(trial, periods, one)} for one in found]
+    return [{**comparison, **_by_hosts(trial, periods, comparison)} for comparison in found]
 
 
-def _by_hosts(trial: Trial, periods: units.Periods, one: Comparison) -> dict[str, t.Any]:
-    without = units.without_each(trial.design, (trial.arms[0], one["candidate"]), periods, one["metric"], one["per"])
-    level, margin, sign = (
-        1 - one["interval_confidence"],
-        math.log1p(trial.margin),
-        1.0 if one["better"] == "higher" else -1.0,
+def _by_hosts(trial: Trial, periods: units.Periods, comparison: Comparison) -> dict[str, t.Any]:
+    without = units.without_each(
+        trial.design, (trial.arms[0], comparison["candidate"]), periods, comparison["metric"], comparison["per"]
     )
-    points = [math.log(ratio) for ratio in one["points"]]
-    a_host = one["n"] / len(without)
+    level, margin, sign = (
+        1 - comparison["interval_confidence"],
+        math.log1p(trial.margin),
+        1.0 if comparison["better"] == "higher" else -1.0,
+    )
+    points = [math.log(ratio) for ratio in comparison["points"]]
+    a_host = comparison["n"] / len(without)
 
     def hosts_for(log_ratios: leave_one_out.Logs) -> int | None:
         count = leave_one_out.needed(log_ratios, level, margin)
@@ -96,14 +98,14 @@ def _by_hosts(trial: Trial, periods: units.Periods, one: Comparison) -> dict[str
 
     turned: dict[str, str] = {}
     counts: list[int | None] = []
-    for host, log_ratios in without.items() if one["verdict"] != verdicts.INCONCLUSIVE else ():
+    for host, log_ratios in without.items() if comparison["verdict"] != verdicts.INCONCLUSIVE else ():
         rest = [sign * log_ratio for log_ratio in log_ratios]
         others = (
             verdicts.INCONCLUSIVE
             if len(rest) < verdicts.MIN_BLOCKS
             else leave_one_out.verdict([-log / 2 for log in rest], [log / 2 for log in rest], level, margin)
         )
-        if others != one["verdict"]:
+        if others != comparison["verdict"]:
             turned[host] = others
             counts.append(hosts_for(rest if len(rest) > 1 else points))
     more = leave_one_out.more(turned, counts, hosts_for(points), len(without)) if turned else None
@@ -165,9 +167,9 @@ def without_traffic(log_ratios: t.Sequence[float], traffic: t.Sequence[float]) -
         log_ratios: of the units.
         traffic: the traffic's, of the same units.
     """
-    weight = math.fsum(one * one for one in traffic)
-    slope = math.fsum(one * other for one, other in zip(log_ratios, traffic)) / weight if weight else 0.0
-    return [one - slope * other for one, other in zip(log_ratios, traffic)]
+    weight = math.fsum(log_ratio * log_ratio for log_ratio in traffic)
+    slope = math.fsum(log_ratio * other for log_ratio, other in zip(log_ratios, traffic)) / weight if weight else 0.0
+    return [log_ratio - slope * other for log_ratio, other in zip(log_ratios, traffic)]
 
 
 def _family(
@@ -217,10 +219,12 @@ def _adjusted(
     if not metric.is_primary or trial.traffic is None or trial.traffic == metric.name:
         return None
     traffic = {
-        (one.group, one.block): one.log_ratio
-        for one in units.of_metric(trial.design, (trial.arms[0], arm), periods, trial.traffic)
+        (unit.group, unit.block): unit.log_ratio
+        for unit in units.of_metric(trial.design, (trial.arms[0], arm), periods, trial.traffic)
     }
-    both = [(one.log_ratio, traffic[one.group, one.block]) for one in of_metric if (one.group, one.block) in traffic]
+    both = [
+        (unit.log_ratio, traffic[unit.group, unit.block]) for unit in of_metric if (unit.group, unit.block) in traffic
+    ]
     if not both:
         return None
     rest = without_traffic(*(list(side) for side in zip(*both)))
@@ -234,5 +238,5 @@ def _sign(metric: Metric) -> float:
 
 
 def _sides(log_ratios: t.Sequence[float]) -> tuple[list[float], list[float]]:
-    halves = [units.limited(one) / 2 for one in log_ratios]
-    return [math.exp(-one) for one in halves], [math.exp(one) for one in halves]
+    halves = [units.limited(log_ratio) / 2 for log_ratio in log_ratios]
+    return [math.exp(-half) for half in halves], [math.exp(half) for half in halves]

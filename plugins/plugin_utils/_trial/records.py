@@ -111,8 +111,14 @@ class Trial:
             "seed": self.seed,
             "arms": [{"name": name, "title": self.titles[name]} for name in self.arms],
             "metrics": [
-                {"name": one.name, "unit": one.unit, "better": one.better, "primary": one.is_primary, "per": one.per}
-                for one in self.metrics
+                {
+                    "name": metric.name,
+                    "unit": metric.unit,
+                    "better": metric.better,
+                    "primary": metric.is_primary,
+                    "per": metric.per,
+                }
+                for metric in self.metrics
             ],
             "traffic": self.traffic,
             "guardrails": list(self.guardrails),
@@ -232,10 +238,10 @@ def written(document: t.Mapping[str, t.Any], checker: schema.Checker, indent: in
 def _shortened(value: t.Any) -> t.Any:
     if isinstance(value, dict):
         return {
-            name: text.line(one, MAX_SAID) if name in _SENTENCES and isinstance(one, str) else _shortened(one)
-            for name, one in value.items()
+            name: text.line(entry, MAX_SAID) if name in _SENTENCES and isinstance(entry, str) else _shortened(entry)
+            for name, entry in value.items()
         }
-    return [_shortened(one) for one in value] if isinstance(value, (list, tuple)) else value
+    return [_shortened(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
 def period(trial: Trial, host: str, record: Record) -> str:
@@ -273,12 +279,12 @@ def trial_of(document: t.Any) -> Trial:
         BorderError: it is not valid; the message names the place and the reason.
     """
     trials.TRIAL.check(document)
-    arms, metrics = [one["name"] for one in document["arms"]], [one["name"] for one in document["metrics"]]
+    arms, metrics = [arm["name"] for arm in document["arms"]], [metric["name"] for metric in document["metrics"]]
     if len(set(arms)) < len(arms) or len(set(metrics)) < len(metrics):
         raise text.BorderError("arms and metrics: a name comes twice")
-    if sum(one["primary"] for one in document["metrics"]) != 1:
+    if sum(metric["primary"] for metric in document["metrics"]) != 1:
         raise text.BorderError("metrics: exactly one has to be primary")
-    if not {document["traffic"], *(one["per"] for one in document["metrics"])} <= {None, *metrics}:
+    if not {document["traffic"], *(metric["per"] for metric in document["metrics"])} <= {None, *metrics}:
         raise text.BorderError("traffic and metrics: a metric that is named is not there")
     if document.get("looks_back_seconds", 0) > document["settle_seconds"]:
         raise text.BorderError(
@@ -289,9 +295,10 @@ def trial_of(document: t.Any) -> Trial:
         run=document["run"],
         created=document["created"],
         arms=tuple(arms),
-        titles={one["name"]: one["title"] for one in document["arms"]},
+        titles={arm["name"]: arm["title"] for arm in document["arms"]},
         metrics=tuple(
-            Metric(one["name"], one["unit"], one["better"], one["primary"], one["per"]) for one in document["metrics"]
+            Metric(metric["name"], metric["unit"], metric["better"], metric["primary"], metric["per"])
+            for metric in document["metrics"]
         ),
         traffic=document["traffic"],
         guardrails=tuple(document["guardrails"]),
@@ -315,11 +322,11 @@ def _design(document: Record, arms: set[str]) -> design.Design:
     ):
         raise text.BorderError("groups, waves and hosts do not name each host and each group once")
     if (
-        any(not set(one["arms"]) <= arms for one in hosts.values())
-        or len({len(one["arms"]) for one in hosts.values()}) != 1
+        any(not set(entry["arms"]) <= arms for entry in hosts.values())
+        or len({len(entry["arms"]) for entry in hosts.values()}) != 1
     ):
         raise text.BorderError("hosts: a schedule has another arm or another length than the trial")
-    schedule = {host: tuple(one["arms"]) for host, one in hosts.items()}
+    schedule = {host: tuple(entry["arms"]) for host, entry in hosts.items()}
     if document["design"] == design.PARALLEL and any(
         len({schedule[host] for host in group}) < len(group) or len(group) < 2 for group in document["groups"]
     ):
@@ -329,7 +336,7 @@ def _design(document: Record, arms: set[str]) -> design.Design:
         tuple(tuple(group) for group in document["groups"]),
         tuple(tuple(map(int, wave)) for wave in document["waves"]),
         schedule,
-        {host: int(one["first_period"]) for host, one in hosts.items()},
+        {host: int(entry["first_period"]) for host, entry in hosts.items()},
         dict(document["left_out"]),
     )
 
@@ -369,12 +376,12 @@ def part(trial: Trial, host: str, periods: t.Iterable[Record], ends: t.Sequence[
         BorderError: they are not what this host does in this trial; the message names the period and the reason.
     """
     found: list[WrittenPeriod] = []
-    for one in periods:
-        if found and one["period"] <= found[-1].number:
-            raise text.BorderError(f"period {one['period'] + 1:g} comes after period {found[-1].number + 1}")
-        _see_period(trial, host, one)
-        found.append(written_period(one))
-    if any(one["host"] != text.line(host, schema.MAX_NAME) for one in ends):
+    for record in periods:
+        if found and record["period"] <= found[-1].number:
+            raise text.BorderError(f"period {record['period'] + 1:g} comes after period {found[-1].number + 1}")
+        _see_period(trial, host, record)
+        found.append(written_period(record))
+    if any(end["host"] != text.line(host, schema.MAX_NAME) for end in ends):
         raise text.BorderError(f"its end is that of {text.line(ends[-1]['host'], 100)}")
     end = ends[-1] if ends else None
     return Part(
@@ -391,31 +398,31 @@ def written_period(record: Record) -> WrittenPeriod:
         **{name: moment(record[name]) for name in _MOMENTS},
         complete=record["complete"],
         reason=record["reason"],
-        metrics={name: Reading(one["value"], one["reason"]) for name, one in record["metrics"].items()},
+        metrics={name: Reading(metric["value"], metric["reason"]) for name, metric in record["metrics"].items()},
         series={name: [tuple(point) for point in points] for name, points in record["series"].items()},
         happened=tuple(event["detail"] for event in record["events"] if event["event"] != "switched"),
     )
 
 
-def _see_period(trial: Trial, host: str, one: Record) -> None:
+def _see_period(trial: Trial, host: str, record: Record) -> None:
     """See that a period is one of its host, and that its times can be.
 
     Raises:
         BorderError: it is not.
     """
-    number, arms = one["period"], trial.design.schedule[host]
+    number, arms = record["period"], trial.design.schedule[host]
     named = f"period {number + 1:g}"
     place = int(number) - trial.design.first[host]
     if not 0 <= place < len(arms):
         raise text.BorderError(f"{named}: the design has no such period of this host")
-    if one["arm"] != arms[place]:
-        raise text.BorderError(f"{named} is in the arm {one['arm']}, and by the design in {arms[place]}")
+    if record["arm"] != arms[place]:
+        raise text.BorderError(f"{named} is in the arm {record['arm']}, and by the design in {arms[place]}")
     try:
         for name in _MOMENTS:
-            moment(one[name])
+            moment(record[name])
     except ValueError as error:
         raise text.BorderError(f"{named}: {text.line(error, 100)}") from error
-    for name, points in one["series"].items():
+    for name, points in record["series"].items():
         if any(at is None or not -_ALIGNED <= at <= trial.period_seconds + _ALIGNED for at, _value in points):
             raise text.BorderError(f"{named}: a point of {name} is not within the period")
 
@@ -435,9 +442,9 @@ def looks(documents: t.Sequence[Record]) -> tuple[tuple[spending.Look, ...], dic
     Raises:
         BorderError: no trial takes these, one after the other.
     """
-    taken = tuple(spending.Look(int(one["units"]), float(one["share"])) for one in documents)
-    rising = all(one.blocks < other.blocks and one.share <= other.share for one, other in itertools.pairwise(taken))
-    if not rising or any(one.blocks < verdicts.MIN_BLOCKS for one in taken):
+    taken = tuple(spending.Look(int(document["units"]), float(document["share"])) for document in documents)
+    rising = all(look.blocks < other.blocks and look.share <= other.share for look, other in itertools.pairwise(taken))
+    if not rising or any(look.blocks < verdicts.MIN_BLOCKS for look in taken):
         raise text.BorderError("its looks do not follow each other")
     return taken, dict(documents[-1]["decided"]) if documents else {}
 
@@ -446,10 +453,10 @@ def complete(periods: t.Iterable[WrittenPeriod]) -> list[units.Period]:
     """Return the complete periods of a host's file, with the metrics that have a value."""
     return [
         units.Period(
-            one.number,
-            one.arm,
-            {name: metric.value for name, metric in one.metrics.items() if metric.value is not None},
+            host_period.number,
+            host_period.arm,
+            {name: metric.value for name, metric in host_period.metrics.items() if metric.value is not None},
         )
-        for one in periods
-        if one.complete
+        for host_period in periods
+        if host_period.complete
     ]

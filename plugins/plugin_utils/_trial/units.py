@@ -88,8 +88,8 @@ def of_metric(
         made: t.Iterable[Unit] = _of_groups(drawn, arms, logs)
     else:
         made = (
-            Unit(*place, limited(math.fsum(one.values()) / len(one)), tuple(one))
-            for place, one in _of_hosts(drawn, arms, logs).items()
+            Unit(*place, limited(math.fsum(log_ratios.values()) / len(log_ratios)), tuple(log_ratios))
+            for place, log_ratios in _of_hosts(drawn, arms, logs).items()
         )
     return sorted(made, key=lambda unit: (unit.block, unit.group))
 
@@ -171,7 +171,7 @@ def blocks_over(drawn: design.Design, periods: Periods, ended: t.Container[str])
             (
                 length
                 if host in ended
-                else max((one.number - drawn.first[host] + 1 for one in periods.get(host, ())), default=0)
+                else max((period.number - drawn.first[host] + 1 for period in periods.get(host, ())), default=0)
             )
             for host in group
         )
@@ -186,9 +186,9 @@ def _logs(drawn: design.Design, periods: Periods, metric: str, per: str | None) 
     """Return host -> number of the period in its schedule -> its arm, and the logarithm of the metric."""
     return {
         host: {
-            one.number - drawn.first[host]: (one.arm, math.log(found))
-            for one in of_host
-            if (found := value(one, metric, per)) is not None
+            period.number - drawn.first[host]: (period.arm, math.log(found))
+            for period in of_host
+            if (found := value(period, metric, per)) is not None
         }
         for host, of_host in periods.items()
         if host in drawn.first

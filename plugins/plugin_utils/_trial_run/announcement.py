@@ -31,7 +31,7 @@ def sentences(trial: Trial, longest: overlap.Longest, guardrails: t.Sequence[Lim
     """
     drawn = trial.design
     titles = " and ".join(trial.titles[arm] for arm in trial.arms)
-    primary = next(one for one in trial.metrics if one.is_primary)
+    primary = next(metric for metric in trial.metrics if metric.is_primary)
     seconds = drawn.periods * trial.period_seconds
     timer = follower.Times(trial.period_seconds, trial.settle_seconds, check).timer
     found = [
@@ -57,7 +57,7 @@ def sentences(trial: Trial, longest: overlap.Longest, guardrails: t.Sequence[Lim
     found += [f"{host}: {_arms(trial, host)}." for host in list(drawn.schedule)[:MAX_SHOWN]]
     if len(drawn.schedule) > MAX_SHOWN:
         found.append(f"... and {len(drawn.schedule) - MAX_SHOWN} more hosts, which trial.json lists.")
-    watched = "; ".join(guardrail(one) for one in guardrails) or "none is given"
+    watched = "; ".join(guardrail(limit) for limit in guardrails) or "none is given"
     found.append(f"Guardrails: {watched}.")
     found.append(
         "Each host goes back to its own state at the end, at a breach, when the metrics server is lost, and within"

@@ -58,6 +58,8 @@ def options(name: str) -> dict[str, t.Any]:
         raise ArmStateError(f"{name} is not an arm of a trial: live hosts would leave open {arm.leaves_open}")
     found = arm.boot.options if arm.takes_reboot else arm.trial
     if found is None:
-        held = [one for kind in catalogue.kinds() if catalogue.asked_by_trials(kind) for one in catalogue.shown(kind)]
+        held = [
+            choice for kind in catalogue.kinds() if catalogue.asked_by_trials(kind) for choice in catalogue.shown(kind)
+        ]
         raise ArmStateError(f"{name} is not an arm of a trial: choose from {', '.join(held)}")
     return dict(found)

@@ -97,8 +97,8 @@ class AnsibleHost:
             answer = self._calls.ask("smt_trial_workers", {"cpus": before}, CALL_SECONDS)
         except HostFailedError as failure:
             return f"it is not known which services still believe in {before} CPUs: {failure}"
-        found = [f"{one['unit']} ({one['has']})" for one in answer["consumers"]]
-        found += [f"{one['unit']} ({before} {one['kind']} {one['name']})" for one in answer["workers"]]
+        found = [f"{consumer['unit']} ({consumer['has']})" for consumer in answer["consumers"]]
+        found += [f"{worker['unit']} ({before} {worker['kind']} {worker['name']})" for worker in answer["workers"]]
         if not found:
             return None
         why = (

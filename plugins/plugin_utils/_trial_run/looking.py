@@ -139,7 +139,8 @@ class HostFiles:
             self._files.write_end(f"its looks cannot be read: {error}")
             return
         numbers = {
-            host: [units.Period(one.number, one.arm, {}) for one in of_host] for host, of_host in seen.periods.items()
+            host: [units.Period(period.number, period.arm, {}) for period in of_host]
+            for host, of_host in seen.periods.items()
         }
         blocks = units.blocks_over(self._trial.design, numbers, self._over(seen))
         found = evidence.look(self._trial, seen.complete, blocks, taken)
@@ -156,14 +157,14 @@ class HostFiles:
             )
 
     def _show(self, found: evidence.Looks, complete: units.Periods, done: int) -> None:
-        for one in evidence.compare(self._trial, complete, found.taken):
-            if one["primary"] and one["ci_low"] is not None:
-                arm = self._trial.titles[one["candidate"]]
-                decided = _decided(found, one["candidate"])
-                without = f" ({done - one['n']} without a value)" if done > one["n"] else ""
+        for comparison in evidence.compare(self._trial, complete, found.taken):
+            if comparison["primary"] and comparison["ci_low"] is not None:
+                arm = self._trial.titles[comparison["candidate"]]
+                decided = _decided(found, comparison["candidate"])
+                without = f" ({done - comparison['n']} without a value)" if done > comparison["n"] else ""
                 self._say(
-                    f"{done} of {self._trial.units} observations{without}, {arm}: {one['metric']}"
-                    f" {wording.change_and_interval(change.Change.read(one))}, {decided}"
+                    f"{done} of {self._trial.units} observations{without}, {arm}: {comparison['metric']}"
+                    f" {wording.change_and_interval(change.Change.read(comparison))}, {decided}"
                 )
 
 

@@ -55,9 +55,10 @@ class HostReadings:
         self._metrics, self._limits, self._server, self._wall = metrics, limits, server, wall
         self._step = step
         self._guards = {
-            one.name: guardrails.Guard(one.name, one.above, one.below, one.seconds, BLIND_SECONDS) for one in limits
+            limit.name: guardrails.Guard(limit.name, limit.above, limit.below, limit.seconds, BLIND_SECONDS)
+            for limit in limits
         }
-        primary = next(one for one in metrics if one.is_primary)
+        primary = next(metric for metric in metrics if metric.is_primary)
         # A lost metrics server shows even without guardrails.
         self._sight = (primary, guardrails.Guard(primary.name, None, None, 0.0, BLIND_SECONDS))
         self._rates: dict[Origin, on_host.Rate] = {}
@@ -85,7 +86,7 @@ class HostReadings:
         primary, sight = self._sight
         with self._in_time():
             reasons = [sight.feed(now, *self._now(primary.origin, read))]
-            reasons += [self._guards[one.name].feed(now, *self._now(one.origin, read)) for one in self._limits]
+            reasons += [self._guards[limit.name].feed(now, *self._now(limit.origin, read)) for limit in self._limits]
         return next((reason for reason in reasons if reason is not None), None)
 
     def of_period(self, begin: datetime.datetime, end: datetime.datetime) -> dict[str, t.Any]:
@@ -120,12 +121,12 @@ class HostReadings:
 
     def load(self, name: str) -> Reading:
         """Return what a metric of a query is now, and why there is nothing."""
-        metric = next(one for one in self._metrics if one.name == name)
+        metric = next(metric for metric in self._metrics if metric.name == name)
         return self._now(metric.origin, {})
 
     def _origins(self) -> list[Origin]:
         """Return the sources on the host, each once."""
-        every = [one.origin for one in self._metrics] + [one.origin for one in self._limits]
+        every = [metric.origin for metric in self._metrics] + [limit.origin for limit in self._limits]
         return list(dict.fromkeys(origin for origin in every if origin.is_on_host))
 
     def _read_on_host(self, now: float, printed: t.Sequence[str]) -> dict[Origin, Reading]:

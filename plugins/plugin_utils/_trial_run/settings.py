@@ -98,27 +98,28 @@ def metrics(given: object) -> tuple[Metric, ...]:
         TrialSettingsError: one of them is not valid.
     """
     found = [
-        _metric(one, f"smt_trial_metrics[{number}]") for number, one in enumerate(_entries("smt_trial_metrics", given))
+        _metric(entry, f"smt_trial_metrics[{number}]")
+        for number, entry in enumerate(_entries("smt_trial_metrics", given))
     ]
     if not found:
         raise TrialSettingsError(
             "smt_trial_metrics is empty: say what the service is judged by, such as {name: p99, query: ..., better:"
             " lower, primary: true}"
         )
-    _see_that_names_differ("smt_trial_metrics", [one.name for one in found])
-    primary = [one.name for one in found if one.is_primary]
+    _see_that_names_differ("smt_trial_metrics", [metric.name for metric in found])
+    primary = [metric.name for metric in found if metric.is_primary]
     if len(primary) != 1:
         raise TrialSettingsError(
             f"smt_trial_metrics has {len(primary)} primary metrics ({', '.join(primary) or 'none'}): mark the one that"
             " decides with primary: true"
         )
-    for one in found:
-        if one.per is not None and (one.per == one.name or one.per not in {other.name for other in found}):
+    for metric in found:
+        if metric.per is not None and (metric.per == metric.name or metric.per not in {other.name for other in found}):
             raise TrialSettingsError(
-                f"smt_trial_metrics: {one.name} is given per {text.line(one.per, 60)}, which is not another of its"
-                " metrics"
+                f"smt_trial_metrics: {metric.name} is given per {text.line(metric.per, 60)}, which is not another of"
+                " its metrics"
             )
-    return tuple(sorted(found, key=lambda one: not one.is_primary))
+    return tuple(sorted(found, key=lambda metric: not metric.is_primary))
 
 
 def guardrails(given: object) -> tuple[Limit, ...]:
@@ -128,10 +129,10 @@ def guardrails(given: object) -> tuple[Limit, ...]:
         TrialSettingsError: one of them is not valid.
     """
     found = [
-        _limit(one, f"smt_trial_guardrails[{number}]")
-        for number, one in enumerate(_entries("smt_trial_guardrails", given))
+        _limit(entry, f"smt_trial_guardrails[{number}]")
+        for number, entry in enumerate(_entries("smt_trial_guardrails", given))
     ]
-    _see_that_names_differ("smt_trial_guardrails", [one.name for one in found])
+    _see_that_names_differ("smt_trial_guardrails", [limit.name for limit in found])
     return tuple(found)
 
 
@@ -188,36 +189,38 @@ def _entries(name: str, given: object) -> list[t.Any]:
 
 
 def _metric(given: object, where: str) -> Metric:
-    one = _mapping(given, where, _OF_METRICS)
-    if one.get("better") not in ("higher", "lower"):
-        raise TrialSettingsError(f"{where}: better is {text.line(one.get('better'), 40)}: it must be higher or lower")
-    if not isinstance(one.get("primary", False), bool):
-        raise TrialSettingsError(f"{where}: primary is {text.line(one['primary'], 40)}: it must be true or false")
-    per = one.get("per")
+    entry = _mapping(given, where, _OF_METRICS)
+    if entry.get("better") not in ("higher", "lower"):
+        raise TrialSettingsError(f"{where}: better is {text.line(entry.get('better'), 40)}: it must be higher or lower")
+    if not isinstance(entry.get("primary", False), bool):
+        raise TrialSettingsError(f"{where}: primary is {text.line(entry['primary'], 40)}: it must be true or false")
+    per = entry.get("per")
     return Metric(
-        name=_name(one, where),
-        unit=text.line(one.get("unit") or "", 40),
-        better=one["better"],
-        is_primary=one.get("primary", False),
+        name=_name(entry, where),
+        unit=text.line(entry.get("unit") or "", 40),
+        better=entry["better"],
+        is_primary=entry.get("primary", False),
         per=None if per is None else str(per),
-        origin=_origin(one, where),
-        looks_back=seconds(f"{where}: looks_back", one["looks_back"]) if one.get("looks_back") is not None else None,
+        origin=_origin(entry, where),
+        looks_back=seconds(f"{where}: looks_back", entry["looks_back"])
+        if entry.get("looks_back") is not None
+        else None,
     )
 
 
 def _limit(given: object, where: str) -> Limit:
-    one = _mapping(given, where, _OF_GUARDRAILS)
-    if ("above" in one) == ("below" in one):
+    entry = _mapping(given, where, _OF_GUARDRAILS)
+    if ("above" in entry) == ("below" in entry):
         raise TrialSettingsError(
-            f"{where}: give the value that {text.line(one.get('name'), 60)} may not be above, or the one that it may"
+            f"{where}: give the value that {text.line(entry.get('name'), 60)} may not be above, or the one that it may"
             " not be below"
         )
     return Limit(
-        name=_name(one, where),
-        above=_number(one["above"], f"{where}: above") if "above" in one else None,
-        below=_number(one["below"], f"{where}: below") if "below" in one else None,
-        seconds=seconds(f"{where}: for", one.get("for", 0)),
-        origin=_origin(one, where),
+        name=_name(entry, where),
+        above=_number(entry["above"], f"{where}: above") if "above" in entry else None,
+        below=_number(entry["below"], f"{where}: below") if "below" in entry else None,
+        seconds=seconds(f"{where}: for", entry.get("for", 0)),
+        origin=_origin(entry, where),
     )
 
 
@@ -230,8 +233,8 @@ def _mapping(given: object, where: str, keys: t.Sequence[str]) -> dict[str, t.An
     return given
 
 
-def _name(one: dict[str, t.Any], where: str) -> str:
-    name = one.get("name")
+def _name(entry: dict[str, t.Any], where: str) -> str:
+    name = entry.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise TrialSettingsError(
             f"{where}: name is {text.line(name, 80)}: it must be a word of lower-case letters, digits and '_', at"
@@ -240,26 +243,30 @@ def _name(one: dict[str, t.Any], where: str) -> str:
     return name
 
 
-def _origin(one: dict[str, t.Any], where: str) -> Origin:
-    given = [source for source in _SOURCES if one.get(source)]
+def _origin(entry: dict[str, t.Any], where: str) -> Origin:
+    given = [source for source in _SOURCES if entry.get(source)]
     if len(given) != 1:
         raise TrialSettingsError(
-            f"{where}: {text.line(one.get('name'), 60)} has {len(given)} sources: give one of {', '.join(_SOURCES)}"
+            f"{where}: {text.line(entry.get('name'), 60)} has {len(given)} sources: give one of {', '.join(_SOURCES)}"
         )
-    command = one.get("command") or []
+    command = entry.get("command") or []
     if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
         raise TrialSettingsError(
             f"{where}: command is {text.line(command, 80)}: it must be a list of arguments, such as [cat, /run/rate]"
         )
-    if bool(one.get("file")) != bool(one.get("sample")):
+    if bool(entry.get("file")) != bool(entry.get("sample")):
         raise TrialSettingsError(
             f"{where}: file and sample belong together: the file on the host, and the name of one of its samples"
         )
-    counter = one.get("counter", False)
+    counter = entry.get("counter", False)
     if not isinstance(counter, bool) or (counter and given == ["query"]):
         raise TrialSettingsError(f"{where}: counter is true or false, and not for a query, which has rate() of its own")
     return Origin(
-        str(one.get("query") or ""), tuple(command), str(one.get("file") or ""), str(one.get("sample") or ""), counter
+        str(entry.get("query") or ""),
+        tuple(command),
+        str(entry.get("file") or ""),
+        str(entry.get("sample") or ""),
+        counter,
     )
 
 
@@ -274,6 +281,6 @@ def _number(given: object, where: str) -> float:
 
 
 def _see_that_names_differ(name: str, names: t.Sequence[str]) -> None:
-    twice = sorted({one for one in names if names.count(one) > 1})
+    twice = sorted({repeated for repeated in names if names.count(repeated) > 1})
     if twice:
         raise TrialSettingsError(f"{name} has {', '.join(twice)} twice")

@@ -113,7 +113,7 @@ def _series(content: str, column: str | None) -> list[Series]:
     lines = [line for line in content.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     # Google Benchmark writes what it runs on above its CSV.
     lines = lines[next((at for at, line in enumerate(lines) if line.startswith("name,iterations,")), 0) :]
-    delimiter = next((one for one in ("\t", ";", ",") if one in "".join(lines[:1])), None)
+    delimiter = next((separator for separator in ("\t", ";", ",") if separator in "".join(lines[:1])), None)
     words = [line.split() for line in lines]
     if not delimiter and len({len(row) for row in words}) == 1 < len(words[0]) and _is_text(words[0][0]):
         lines, delimiter = ["\t".join(row) for row in words], "\t"
@@ -131,30 +131,30 @@ def _of_document(content: str) -> list[Series]:
         document = json.loads(content)
     except (ValueError, RecursionError):
         raise MeasurementsError("begins as JSON and is none") from None
-    if isinstance(document, list) and not any(isinstance(one, dict) for one in document):
-        return [Series("", "", None, tuple(_value(one, f"item {place}") for place, one in enumerate(document, 1)))]
+    if isinstance(document, list) and not any(isinstance(value, dict) for value in document):
+        return [Series("", "", None, tuple(_value(value, f"item {place}") for place, value in enumerate(document, 1)))]
     results = document.get("results") if isinstance(document, dict) else None
     if not isinstance(results, list) or not all(
-        isinstance(one, dict) and isinstance(one.get("times"), list) for one in results
+        isinstance(result, dict) and isinstance(result.get("times"), list) for result in results
     ):
         raise MeasurementsError("is neither a list of numbers nor an export of hyperfine: take the CSV of other tools")
-    for one in results:
-        codes = one.get("exit_codes", [])
-        _see_that_it_worked(one.get("command", ""), "exit codes", codes if isinstance(codes, list) else [codes])
+    for result in results:
+        codes = result.get("exit_codes", [])
+        _see_that_it_worked(result.get("command", ""), "exit codes", codes if isinstance(codes, list) else [codes])
     return [
         Series(
-            text.line(one.get("command", ""), 100),
+            text.line(result.get("command", ""), 100),
             "s",
             LOWER,
-            tuple(_value(time, f"results, times {place}") for place, time in enumerate(one["times"], 1)),
+            tuple(_value(time, f"results, times {place}") for place, time in enumerate(result["times"], 1)),
         )
-        for one in results
+        for result in results
     ]
 
 
 def _see_that_it_worked(name: object, what: str, said: t.Iterable[t.Any]) -> None:
     """Refuse a measurement of which its tool said anything but nothing, 0 or false: it failed."""
-    failed = ["null" if one is None else str(one) for one in said if str(one).lower() not in ("", "0", "false")]
+    failed = ["null" if value is None else str(value) for value in said if str(value).lower() not in ("", "0", "false")]
     if failed:
         shown = text.line(", ".join(failed), 200)
         raise MeasurementsError(f"{text.line(name, 100)} failed ({what} {shown}): measure it again, or leave it out")
@@ -174,19 +174,19 @@ def _of_go(content: str, lines: t.Iterable[re.Match[str]]) -> list[Series]:
 
 def by_setting(*sides: t.Sequence[Series]) -> t.Sequence[t.Sequence[Series]]:
     """Return both sides with a series for each setting, known as one or coming back, by which values of one differ."""
-    every = [one for side in sides for one in side]
+    every = [series for side in sides for series in side]
     keys = []
-    for key in {key: None for one in every for beside in one.beside for key in beside}:
-        counts = [collections.Counter(beside.get(key, "") for beside in one.beside) for one in every]
-        least = [min(one.values()) for one in counts if len(one) > 1]
+    for key in {key: None for series in every for beside in series.beside for key in beside}:
+        counts = [collections.Counter(beside.get(key, "") for beside in series.beside) for series in every]
+        least = [min(count.values()) for count in counts if len(count) > 1]
         if least and (_SET.fullmatch(key) or (min(least) > 1 and not _COUNTED.search(key))):
             keys.append(key)
 
     def rows(side: t.Iterable[Series]) -> t.Iterator[Row]:
-        for one in side:
-            for value, beside in zip(one.values, one.beside or itertools.repeat({})):
+        for series in side:
+            for value, beside in zip(series.values, series.beside or itertools.repeat({})):
                 setting = [f" {key}={beside[key]}" if key else beside[key] for key in keys if key in beside]
-                yield ("".join([one.name, *setting]),), one.unit, one.better, value, {}
+                yield ("".join([series.name, *setting]),), series.unit, series.better, value, {}
 
     return [_grouped(rows(side)) for side in sides] if keys else sides
 

@@ -36,30 +36,30 @@ def compared(
         paired.SampleError: a value or a setting is not valid.
     """
     pairs, alone = _matched(before, after)
-    directions = [one.better or other.better or str(better) for one, other in pairs]
-    unknown = [_title(one) for one, other in pairs if not (one.better or other.better)]
+    directions = [series.better or other.better or str(better) for series, other in pairs]
+    unknown = [_title(series) for series, other in pairs if not (series.better or other.better)]
     if unknown and better is None:
         raise MeasurementsError(
             f"it is not known which way {', '.join(unknown[:3])} is better: set smt_compare_better to higher, as for"
             " rates, or to lower, as for times"
         )
-    sides = [(one.values[: len(other.values)], other.values[: len(one.values)]) for one, other in pairs]
+    sides = [(series.values[: len(other.values)], other.values[: len(series.values)]) for series, other in pairs]
     found = paired.compare_family(
         [(*values, direction) for values, direction in zip(sides, directions)], margin, confidence
     )
     by_option = [f"smt_compare_better: {better} is better for {', '.join(unknown[:10])}."] if unknown else []
     comparisons = []
-    for (one, other), values, direction, judged in zip(pairs, sides, directions, found):
+    for (series, other), values, direction, judged in zip(pairs, sides, directions, found):
         values_of = dict(zip(("before_value", "after_value"), paired.sides(*values, direction, judged["ratio"])))
         comparisons.append(
             {
-                "name": one.name if one.name == other.name else f"{one.name} -> {other.name}",
-                "unit": one.unit,
+                "name": series.name if series.name == other.name else f"{series.name} -> {other.name}",
+                "unit": series.unit,
                 "better": direction,
                 **values_of,
                 **judged,
                 **change.of(judged, direction),
-                "left_out": abs(len(one.values) - len(other.values)),
+                "left_out": abs(len(series.values) - len(other.values)),
             }
         )
     return {
@@ -77,33 +77,33 @@ def _matched(before: t.Sequence[Series], after: t.Sequence[Series]) -> tuple[lis
     if len(before) == len(after) == 1:
         pairs = [(before[0], after[0])]
     else:
-        sides = [{(one.name, one.unit): one for one in side} for side in (before, after)]
+        sides = [{(series.name, series.unit): series for series in side} for side in (before, after)]
         if any(len(side) < len(given) for side, given in zip(sides, (before, after))):
             raise MeasurementsError("a file has a name twice, so it is not known what belongs together")
-        pairs = [(one, sides[1][key]) for key, one in sides[0].items() if key in sides[1]]
+        pairs = [(series, sides[1][key]) for key, series in sides[0].items() if key in sides[1]]
     if not pairs:
-        names = [", ".join(_title(one) for one in side[:3]) for side in (before, after)]
+        names = [", ".join(_title(series) for series in side[:3]) for side in (before, after)]
         raise MeasurementsError(f"the files have nothing in common: {names[0]} before, and {names[1]} after")
-    differing = [f"{one.unit} and {other.unit}" for one, other in pairs if one.unit != other.unit]
+    differing = [f"{series.unit} and {other.unit}" for series, other in pairs if series.unit != other.unit]
     if differing:
         raise MeasurementsError(f"the files have different units: {differing[0]}")
     # Allocations can be 0, which has no ratio; where nothing else is left, the comparison says so.
-    pairs = [pair for pair in pairs if min(value for one in pair for value in one.values) > 0] or pairs
-    both = {id(one) for pair in pairs for one in pair}
-    return pairs, list(dict.fromkeys(_title(one) for one in (*before, *after) if id(one) not in both))
+    pairs = [pair for pair in pairs if min(value for series in pair for value in series.values) > 0] or pairs
+    both = {id(series) for pair in pairs for series in pair}
+    return pairs, list(dict.fromkeys(_title(series) for series in (*before, *after) if id(series) not in both))
 
 
 def _left_out(comparisons: t.Iterable[Document]) -> list[str]:
     return [
-        f"{one['name'] or 'One file'} has {wording.counted(one['left_out'], 'value')} more on one side, which"
-        f" {'is' if one['left_out'] == 1 else 'are'} left out."
-        for one in comparisons
-        if one["left_out"]
+        f"{comparison['name'] or 'One file'} has {wording.counted(comparison['left_out'], 'value')} more on one side,"
+        f" which {'is' if comparison['left_out'] == 1 else 'are'} left out."
+        for comparison in comparisons
+        if comparison["left_out"]
     ]
 
 
-def _title(one: Series) -> str:
-    return " ".join(filter(None, (one.name, one.unit))) or "this number"
+def _title(series: Series) -> str:
+    return " ".join(filter(None, (series.name, series.unit))) or "this number"
 
 
 def lines(document: Document, number: t.Callable[[float | None], str]) -> list[str]:
@@ -114,12 +114,16 @@ def lines(document: Document, number: t.Callable[[float | None], str]) -> list[s
         number: formats a value.
     """
     shown = []
-    for one in document["comparisons"]:
-        values = " -> ".join(number(one[side]).replace("\u202f", " ") for side in ("before_value", "after_value"))
-        name = f"{one['name']}: " if one["name"] else ""
-        shown.append(f"{name}{values} {one['unit']}".rstrip() + f", {wording.judged(one)}, n = {one['n']}")
-        if one["n"] < paired.MIN_BLOCKS:
-            shown.append(f"  {one['method']}")
+    for comparison in document["comparisons"]:
+        values = " -> ".join(
+            number(comparison[side]).replace("\u202f", " ") for side in ("before_value", "after_value")
+        )
+        name = f"{comparison['name']}: " if comparison["name"] else ""
+        shown.append(
+            f"{name}{values} {comparison['unit']}".rstrip() + f", {wording.judged(comparison)}, n = {comparison['n']}"
+        )
+        if comparison["n"] < paired.MIN_BLOCKS:
+            shown.append(f"  {comparison['method']}")
     if document["not_compared"]:
         shown.append(f"Not compared, as they are in one file only or 0: {', '.join(document['not_compared'][:10])}")
     return [*shown, *document["cautions"]]

@@ -61,7 +61,7 @@ def begin(
     if obstacle is not None:
         raise VisitError(obstacle)
     planned = change.run(fs, request._replace(check=True))
-    new = [one for one in planned["arguments"] if one not in planned["mitigations_running"]]
+    new = [argument for argument in planned["arguments"] if argument not in planned["mitigations_running"]]
     found = record.load(fs)
     goes_on = found is not None and units.is_active()
     arguments = {*(found.arguments if found is not None and goes_on else ()), *new}

@@ -143,7 +143,7 @@ class Program:
     def _reboots(self) -> int:
         """Return how often it was rebooted to be without the arguments: this boot may be asked for another."""
         boot = state_file.boot_id(self._fs)
-        return sum(one != boot for one in self._visit.reboots)
+        return sum(reboot != boot for reboot in self._visit.reboots)
 
     def _reboot(self) -> float:
         if self._visit.slot is not None:
@@ -152,7 +152,7 @@ class Program:
                 self._fail(f"it waits for its reboot: {answer.reason}")
                 return PAUSE_SECONDS
         boot = state_file.boot_id(self._fs)
-        reboots = (*(one for one in self._visit.reboots if one != boot), boot)
+        reboots = (*(reboot for reboot in self._visit.reboots if reboot != boot), boot)
         self._keep(is_ending=True, reboots=reboots)
         is_polite = self._refused < POLITE_ATTEMPTS
         status, _out, message = processes.run(list(_REBOOT if is_polite else _REBOOT_WITHOUT_ASKING))

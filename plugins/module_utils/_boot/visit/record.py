@@ -76,7 +76,7 @@ def _checked(document: "t.Mapping[str, t.Any]") -> Visit:
         except slot_settings.SlotError as error:
             raise ValueError(str(error)) from None
     texts = (visit.owner, visit.why, *visit.arguments, *visit.reboots)
-    if not all(isinstance(one, str) for one in texts) or not isinstance(visit.seconds, int) or visit.seconds < 0:
+    if not all(isinstance(value, str) for value in texts) or not isinstance(visit.seconds, int) or visit.seconds < 0:
         raise ValueError("it is not the record of a visit")
     return visit._replace(
         arguments=tuple(visit.arguments), is_ending=bool(visit.is_ending), reboots=tuple(visit.reboots)

@@ -19,15 +19,19 @@ _MAX_THREADS = 64
 
 def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
     # A master has one thread, and after a reload beside the new worker the old one, as long as that has clients.
-    masters = {one.parent for one in processes}
-    workers = sorted((one for one in processes if one.pid not in masters), key=lambda one: one.started)
+    masters = {process.parent for process in processes}
+    workers = sorted(
+        (process for process in processes if process.pid not in masters), key=lambda process: process.started
+    )
     # What has lost its parent has that of others.
-    newest = {(one.parent, one.unit): one for one in workers}
+    newest = {(worker.parent, worker.unit): worker for worker in workers}
     return [
         found
-        for one in newest.values()
-        if one.threads == min(_MAX_THREADS, len(one.mask & online.at(one.started)))
-        for found in of_cpus(one, online, f"{one.threads} thread{'' if one.threads == 1 else 's'}", _MAX_THREADS)
+        for worker in newest.values()
+        if worker.threads == min(_MAX_THREADS, len(worker.mask & online.at(worker.started)))
+        for found in of_cpus(
+            worker, online, f"{worker.threads} thread{'' if worker.threads == 1 else 's'}", _MAX_THREADS
+        )
     ]
 
 

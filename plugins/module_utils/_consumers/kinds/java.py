@@ -24,15 +24,15 @@ _VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 
 def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
     found = []
-    for one in processes:
-        variables = one.variables(_VARIABLES)
+    for process in processes:
+        variables = process.variables(_VARIABLES)
         if variables is None:
             continue
-        options = [*one.arguments, *(option for value in variables.values() for option in value.split())]
+        options = [*process.arguments, *(option for value in variables.values() for option in value.split())]
         if not any(option.startswith(_NUMBER) for option in options):
-            quota = None if _NO_QUOTA in options else one.quota
+            quota = None if _NO_QUOTA in options else process.quota
             most = None if quota is None else max(1, math.ceil(quota))
-            found += of_cpus(one, online, "a JVM with its garbage collector and pools", most)
+            found += of_cpus(process, online, "a JVM with its garbage collector and pools", most)
     return found
 
 

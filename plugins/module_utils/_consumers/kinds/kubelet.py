@@ -39,21 +39,21 @@ def _down(host: kernel_files.KernelFiles) -> "list[Process]":
 
 def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
     found = []
-    for one in processes:
-        program = programs.Program(one.pid, one.name, one.arguments)
-        state = programs.kubelet_state(one.host, program)
+    for process in processes:
+        program = programs.Program(process.pid, process.name, process.arguments)
+        state = programs.kubelet_state(process.host, program)
         if state is None:
-            counted = len(online.at(one.started))
+            counted = len(online.at(process.started))
             # One that is down counts when it starts.
-            if one.pid and counted != len(online.now):
-                found.append(Consumer(one, "its node's capacity", counted, len(online.now)))
+            if process.pid and counted != len(online.now):
+                found.append(Consumer(process, "its node's capacity", counted, len(online.now)))
             continue
         path, text = state
-        cpus, reserved = _cpus(text), programs.reserved_by(one.host, program)
+        cpus, reserved = _cpus(text), programs.reserved_by(process.host, program)
         # With the option strict-cpu-reservation reserved CPUs are not in it.
         if online.now not in (cpus, cpus | reserved):
             removes = (path,) if text is not None else ()
-            found.append(Consumer(one, "its CPU manager's state", len(cpus), len(online.now), removes))
+            found.append(Consumer(process, "its CPU manager's state", len(cpus), len(online.now), removes))
     return found
 
 

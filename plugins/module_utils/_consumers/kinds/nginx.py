@@ -19,12 +19,14 @@ _WORKER = "nginx: worker process"
 
 
 def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
-    workers = collections.Counter(one.parent for one in processes if " ".join(one.arguments).strip() == _WORKER)
-    found = [(one, len(online.at(one.started))) for one in processes]
+    workers = collections.Counter(
+        process.parent for process in processes if " ".join(process.arguments).strip() == _WORKER
+    )
+    found = [(process, len(online.at(process.started))) for process in processes]
     return [
-        Consumer(one, f"{counted} worker process{'' if counted == 1 else 'es'}", counted, len(online.now))
-        for one, counted in found
-        if workers[one.pid] == counted != len(online.now)
+        Consumer(process, f"{counted} worker process{'' if counted == 1 else 'es'}", counted, len(online.now))
+        for process, counted in found
+        if workers[process.pid] == counted != len(online.now)
     ]
 
 

@@ -286,7 +286,9 @@ def files(work: Work) -> "dict[str, str | None]":
 
 def files_before(work: Work) -> "dict[str, str | None]":
     """Return the drop-ins from before the work."""
-    return {drop_in_path(unit): one["drop_in"] for unit, one in [*work["protect"].items(), *work["release"].items()]}
+    return {
+        drop_in_path(unit): entry["drop_in"] for unit, entry in [*work["protect"].items(), *work["release"].items()]
+    }
 
 
 def remove_empty_folders(fs: HostFs, paths: "Iterable[str]") -> None:
@@ -387,8 +389,8 @@ def before_and_after(work: Work) -> "tuple[str, str]":
     for unit, task in work["protect"].items():
         before += [f"{unit}, process {pid}: {task['score']}\n" for pid in sorted(task["pids"])]
         after += [f"{unit}, process {pid}: {SCORE}\n" for pid in sorted(task["pids"])]
-    for unit, one in work["release"].items():
-        released = sorted(pid for pid, score in one["scores"].items() if score == SCORE)
+    for unit, entry in work["release"].items():
+        released = sorted(pid for pid, score in entry["scores"].items() if score == SCORE)
         before += [f"{unit}, process {pid}: {SCORE}\n" for pid in released]
         after += [f"{unit}, process {pid}: what the unit gives it\n" for pid in released]
     return "".join(before), "".join(after)

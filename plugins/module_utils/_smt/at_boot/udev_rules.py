@@ -46,7 +46,7 @@ def brings_cpus_online(rule: str, is_of_cpus: bool = False) -> bool:
 
     def matches(key: str, value: str) -> bool:
         return all(
-            any(fnmatch.fnmatchcase(value, one) for one in text.split("|")) == (operator == "==")
+            any(fnmatch.fnmatchcase(value, pattern) for pattern in text.split("|")) == (operator == "==")
             for name, operator, text in parts
             if name == key and operator in ("==", "!=")
         )

@@ -127,7 +127,7 @@ def _of_bytes(amount: str, printed: "t.Match[str] | None", wanted: "t.Match[str]
         return None
     same = letter.lower() == wanted.group(1).lower()
     # K, and a prefix without its bytes, is 1000 in one tool and 1024 in another.
-    unclear = [not one.group(2) and one.group(1) == "K" for one in (printed, wanted) if one]
+    unclear = [not match.group(2) and match.group(1) == "K" for match in (printed, wanted) if match]
     if not printed or any(unclear):
         bits = printed is None or _bits(printed) == _bits(wanted)
         return 1.0 if same and bits else math.nan

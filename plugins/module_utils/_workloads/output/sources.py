@@ -81,7 +81,7 @@ class Output:
                 " print less"
             )
         if file not in self._documents:
-            self._documents[file] = [one for text in reversed(texts) for one in documents(text)]
+            self._documents[file] = [document for text in reversed(texts) for document in documents(text)]
         for document in reversed(self._documents[file]):
             found = at_path(document, metric["json"])
             if found:
@@ -92,7 +92,7 @@ class Output:
 
 def in_json(text: str, path: "t.Sequence[str]") -> float:
     """Return the number at a path in the last JSON document of a text that has it, or NaN."""
-    found = next(filter(None, (at_path(one, path) for one in reversed(documents(text)))), [])
+    found = next(filter(None, (at_path(document, path) for document in reversed(documents(text)))), [])
     return _plain(found[0]) if len(found) == 1 else math.nan
 
 
@@ -140,7 +140,7 @@ def at_path(document: object, path: "t.Iterable[str]") -> "list[t.Any]":
     """
     found: list[t.Any] = [document]
     for key in path:
-        found = [below for one in found for below in _below(one, key)]
+        found = [below for value in found for below in _below(value, key)]
     return found
 
 
@@ -170,7 +170,7 @@ def _combined(metric: Metric, document: object, found: "list[t.Any]") -> float:
     """Return the sum, or the mean, of what is at a path, in the metric's unit."""
     units = at_path(document, metric["unit_at"]) if "unit_at" in metric else [None]
     unit = str(units[0]) if units and units[0] is not None else None
-    values = [_of_document(one, unit, metric) for one in found]
+    values = [_of_document(value, unit, metric) for value in found]
     return (
         math.fsum(values) / (len(values) if metric.get("mean") else 1) if all(map(math.isfinite, values)) else math.nan
     )

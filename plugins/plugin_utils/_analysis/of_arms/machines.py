@@ -67,7 +67,7 @@ def capacities(result: HostResult, levels: t.Iterable[Level]) -> list[Capacity]:
     for level in levels:
         if level.primary and level.placement == placements.ALL_THREADS and level.value is not None:
             key = (level.workload, level.arm)
-            best[key] = max(level, best.get(key, level), key=lambda one: one.value or 0.0)
+            best[key] = max(level, best.get(key, level), key=lambda candidate: candidate.value or 0.0)
     return [made for level in best.values() if (made := _capacity(result, level))]
 
 

@@ -87,7 +87,11 @@ def of_arms(result: HostResult) -> list[Exposure]:
         Empty where the kernel lists no vulnerabilities, nothing was compared, or no arm changes what they depend on.
     """
     known = result.facts["vulnerabilities"]
-    read = {one.arm: one.vulnerabilities for one in result.observations or () if one.vulnerabilities}
+    read = {
+        observation.arm: observation.vulnerabilities
+        for observation in result.observations or ()
+        if observation.vulnerabilities
+    }
     changing = [arm for arm in result.arms if arm.name in read or siblings(arm.name)]
     if not known or not changing or not is_compared(result):
         return []

@@ -104,9 +104,9 @@ class Factorial:
             **{name: getattr(self, name) for name in ("workload", "title", "parameter", "metric", "better")},
             "placement": self.placement,
             "levels": [list(pair) for pair in self.levels],
-            "main": [one.described() for one in self.main],
+            "main": [effect.described() for effect in self.main],
             "interaction": self.interaction.described(),
-            "first_at": [one.described() for one in self.first_at],
+            "first_at": [effect.described() for effect in self.first_at],
         }
 
     def rows(self) -> list[tuple[str, Effect]]:
@@ -124,7 +124,7 @@ class Factorial:
         (_base, first), (second_base, second) = self.levels
         of = self.title if self.better == "higher" else f"{self.title} {self.metric}"
         if self.interaction.is_called:
-            here, there = (self._clause(first, one) for one in self.first_at)
+            here, there = (self._clause(first, effect) for effect in self.first_at)
             return f"{of}: with {second_base}, {here}; with {second}, {there}."
         known = "neither depends on the other"
         if self.interaction.verdict == paired.INCONCLUSIVE:
@@ -154,25 +154,29 @@ def of_host(analysis: HostAnalysis) -> list[Factorial]:
         return []
     samples = recorded.by_key(result)
     subjects = _subjects(analysis, arms)
-    found = [(one, _sides(values, arms)) for one in subjects if (values := _values(result, samples, one, arms))]
-    subjects, pairs = [one for one, _some in found], [some for _one, some in found]
+    found = [
+        (comparison, _sides(values, arms))
+        for comparison in subjects
+        if (values := _values(result, samples, comparison, arms))
+    ]
+    subjects, pairs = [comparison for comparison, _some in found], [some for _comparison, some in found]
     main = _compared(analysis, subjects, [some[:3] for some in pairs], True)
     at_levels = _compared(analysis, subjects, [some[3:] for some in pairs], False)
     return [
         Factorial(
-            one["workload"],
-            one["title"],
-            one.get("parameter"),
-            one["metric"],
-            one["better"],
-            one["placement"],
+            comparison["workload"],
+            comparison["title"],
+            comparison.get("parameter"),
+            comparison["metric"],
+            comparison["better"],
+            comparison["placement"],
             analysis.settings[0],
             _levels(arms),
             (first, second),
             interaction,
-            (_stated(one), there),
+            (_stated(comparison), there),
         )
-        for one, (first, second, interaction), (there,) in zip(subjects, main, at_levels)
+        for comparison, (first, second, interaction), (there,) in zip(subjects, main, at_levels)
     ]
 
 
@@ -194,21 +198,23 @@ def _subjects(analysis: HostAnalysis, arms: tuple[str, ...]) -> list[Comparison]
     the first level of the other one.
     """
     found: dict[tuple[t.Any, ...], list[Comparison]] = {}
-    for one in host_comparisons.at_widest(analysis.comparisons):
+    for comparison in host_comparisons.at_widest(analysis.comparisons):
         # The most load within a limit is one of those measured: a mean of two of them is none.
-        if one["baseline"]["arm"] == arms[0] and one["metric"] != limits.MOST_LOAD:
-            found.setdefault((one["workload"], one.get("parameter"), one["placement"]), []).append(one)
-    by_arm = ({one["candidate"]["arm"]: one for one in some} for some in found.values())
+        if comparison["baseline"]["arm"] == arms[0] and comparison["metric"] != limits.MOST_LOAD:
+            found.setdefault((comparison["workload"], comparison.get("parameter"), comparison["placement"]), []).append(
+                comparison
+            )
+    by_arm = ({comparison["candidate"]["arm"]: comparison for comparison in some} for some in found.values())
     return [some[arms[2]] for some in by_arm if set(some) == set(arms[1:])]
 
 
-def _values(result: HostResult, samples: recorded.Samples, one: Comparison, arms: tuple[str, ...]) -> _Values:
+def _values(result: HostResult, samples: recorded.Samples, comparison: Comparison, arms: tuple[str, ...]) -> _Values:
     """Return the value of each arm in each block that has all of them; empty without such a block."""
     found: _Values = {}
     for arm in arms:
-        place = recorded.sampled_as(result, one["placement"], arm)
-        blocks = samples.get((one["workload"], place, arm, one.get("parameter"))) or {}
-        good = recorded.good_values(blocks, one["metric"])
+        place = recorded.sampled_as(result, comparison["placement"], arm)
+        blocks = samples.get((comparison["workload"], place, arm, comparison.get("parameter"))) or {}
+        good = recorded.good_values(blocks, comparison["metric"])
         found[arm] = {block: _mean(of_block) for block, of_block in good.items() if of_block and min(of_block) > 0}
     common = set.intersection(*(set(blocks) for blocks in found.values()))
     return {arm: {block: blocks[block] for block in sorted(common)} for arm, blocks in found.items()} if common else {}
@@ -241,16 +247,27 @@ def _compared(
         pairs: the sides of each workload.
         are_looked_at: whether the plan looked at these, so that one of them could end it.
     """
-    family = [(before, after, one["better"]) for one, some in zip(subjects, pairs) for before, after in some]
+    family = [
+        (before, after, comparison["better"]) for comparison, some in zip(subjects, pairs) for before, after in some
+    ]
     looks = [host_comparisons.looks_at(analysis.result, len(before)) for before, _after, _better in family]
     deciding = [are_looked_at] * len(family)
     judged = iter(paired.compare_family(family, *analysis.settings[:2], looks, deciding) if family else ())
-    return [[_effect(next(judged), one["better"]) for _sides_of in some] for one, some in zip(subjects, pairs)]
+    return [
+        [_effect(next(judged), comparison["better"]) for _sides_of in some] for comparison, some in zip(subjects, pairs)
+    ]
 
 
-def _stated(one: Comparison) -> Effect:
+def _stated(comparison: Comparison) -> Effect:
     """Return a comparison of two arms as it stands elsewhere."""
-    return Effect(Change.read(one), one["ratio"], one["ci_low"], one["ci_high"], one["verdict"], one["n"])
+    return Effect(
+        Change.read(comparison),
+        comparison["ratio"],
+        comparison["ci_low"],
+        comparison["ci_high"],
+        comparison["verdict"],
+        comparison["n"],
+    )
 
 
 def _effect(judged: paired.Result, better: str) -> Effect:
@@ -259,5 +276,5 @@ def _effect(judged: paired.Result, better: str) -> Effect:
     return Effect(change, judged["ratio"], low, high, judged["verdict"], judged["n"])
 
 
-def _said(one: Effect) -> str:
-    return wording.change_of(one.change) if one.low is None else wording.change_and_interval(one.change)
+def _said(effect: Effect) -> str:
+    return wording.change_of(effect.change) if effect.low is None else wording.change_and_interval(effect.change)

@@ -62,9 +62,9 @@ def of_disturbances(analysis: HostAnalysis) -> list[str]:
         # The median worker does not show one process that keeps a CPU busy.
         cautions.append(f"Other processes used {used:.1f} CPUs during the samples. Measure again when they do not run.")
     cautions += _stolen_time(result)
-    stopped = [one for one in failures(result) if one["reason"].startswith(quotas.REFUSED)]
+    stopped = [failure for failure in failures(result) if failure["reason"].startswith(quotas.REFUSED)]
     if stopped:
-        count = sum(one["samples"] for one in stopped)
+        count = sum(failure["samples"] for failure in stopped)
         reason = wording.clause(stopped[0]["reason"])
         cautions.append(f"{count} of {len(result.samples)} samples failed: {reason}.")
     hot = [events > 0 for sample in result.samples if (events := recorded.telemetry_of(sample).throttled) is not None]
@@ -90,10 +90,10 @@ def _of_the_run(result: HostResult) -> list[str]:
     samples = result.samples
     reasons: collections.Counter[str] = collections.Counter()
     places: collections.Counter[str] = collections.Counter()
-    for one in failures(result):
-        reasons[one["reason"]] += one["samples"]
-        title = measures.describe_workload(result, one["workload"]).title
-        places[f"{title} with {one['arm_title']}"] += one["samples"]
+    for failure in failures(result):
+        reasons[failure["reason"]] += failure["samples"]
+        title = measures.describe_workload(result, failure["workload"]).title
+        places[f"{title} with {failure['arm_title']}"] += failure["samples"]
     for usual, count in reasons.most_common(1):
         left_out = "their blocks are left out of the comparisons they belong to"
         why = f"Of {'all' if count == reasons.total() else 'most'} the reason is"
@@ -121,20 +121,20 @@ def _stolen_time(result: HostResult) -> list[str]:
 def _undeclared(result: HostResult) -> list[str]:
     """Return cautions about workloads whose number nobody has said what it is of: of one operation, or of all."""
     return [
-        f"{one.title}: {name} was compared only between as many workers with as many CPUs, so not between SMT on and"
-        " off with every thread busy, because it is not declared what it is of: set aggregate of the metric"
+        f"{workload.title}: {name} was compared only between as many workers with as many CPUs, so not between SMT on"
+        " and off with every thread busy, because it is not declared what it is of: set aggregate of the metric"
         " (per_operation, per_job, or max for a response time)."
-        for one in result.plan.workloads or ()
-        for name, metric in list(one.metrics.items())[:1]
+        for workload in result.plan.workloads or ()
+        for name, metric in list(workload.metrics.items())[:1]
         if metric.aggregate == workload_metrics.UNDECLARED and len(result.arms) > 1
     ]
 
 
 def _consumers(result: HostResult) -> list[str]:
     """Return a caution about servers that count CPUs when they start, and did not count again in each arm."""
-    counted = [one["has"] for one in result.facts.get("consumers_after_switch") or ()]
+    counted = [consumer["has"] for consumer in result.facts.get("consumers_after_switch") or ()]
     switched = len({arm.name for arm in result.arms} & set(recorded.OF_SMT)) > 1
-    if not (counted and switched and any(one.server for one in result.plan.workloads or ())):
+    if not (counted and switched and any(workload.server for workload in result.plan.workloads or ())):
         return []
     named = [*counted[:MAX_NAMED], *([f"{len(counted) - MAX_NAMED} more"] if len(counted) > MAX_NAMED else [])]
     return [
@@ -149,17 +149,17 @@ def _consumers(result: HostResult) -> list[str]:
 def _of_each_worker(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
     """Return cautions about what one worker has, such as a response time, where one side ran more of them at once."""
     found = []
-    for one in host_comparisons.at_widest(comparisons):
-        declared = limits.meaning(recorded.declaration(result, one["workload"]), one["metric"])
-        ran = outcomes.ran(result, one)
-        if declared.aggregate in OF_EACH_WORKER and one.get("parameter") is None and len(set(ran)) > 1:
+    for comparison in host_comparisons.at_widest(comparisons):
+        declared = limits.meaning(recorded.declaration(result, comparison["workload"]), comparison["metric"])
+        ran = outcomes.ran(result, comparison)
+        if declared.aggregate in OF_EACH_WORKER and comparison.get("parameter") is None and len(set(ran)) > 1:
             sides = [
-                f"with {one[side]['arm_title']} {wording.counted(count, 'worker')}"
+                f"with {comparison[side]['arm_title']} {wording.counted(count, 'worker')}"
                 for side, count in zip(("baseline", "candidate"), ran)
             ]
             found.append(
-                f"{wording.subject_of(one)} is that of each worker, and {wording.join(sides)} ran at once: it does not"
-                " say how much they did together."
+                f"{wording.subject_of(comparison)} is that of each worker, and {wording.join(sides)} ran at once: it"
+                " does not say how much they did together."
             )
     return found
 
@@ -167,10 +167,10 @@ def _of_each_worker(result: HostResult, comparisons: t.Sequence[Comparison]) -> 
 def failed_on_one_side(analysis: HostAnalysis) -> bool:
     """Return whether samples of SMT on or of SMT off failed with every online thread busy, and none of the other."""
     failed: dict[str, set[str]] = {}
-    for one in failures(analysis.result):
-        whole = recorded.sampled_as(analysis.result, host_comparisons.WHOLE_MACHINE, one["arm"])
-        if one["placement"] == whole and one["arm"] in recorded.OF_SMT:
-            failed.setdefault(one["workload"], set()).add(one["arm"])
+    for failure in failures(analysis.result):
+        whole = recorded.sampled_as(analysis.result, host_comparisons.WHOLE_MACHINE, failure["arm"])
+        if failure["placement"] == whole and failure["arm"] in recorded.OF_SMT:
+            failed.setdefault(failure["workload"], set()).add(failure["arm"])
     return any(len(arms) == 1 for arms in failed.values())
 
 
@@ -178,7 +178,7 @@ def zero_on_one_side(analysis: HostAnalysis) -> dict[str, str]:
     """Return cautions about further metrics that are 0 in some samples, such as errors, and far apart in two arms or 0
     in one of them: there is no ratio, so they are not compared. Each with the arm that has most of it.
     """
-    judged = {(one["workload"], one["metric"]) for one in outcomes.served_by_one(analysis)}
+    judged = {(comparison["workload"], comparison["metric"]) for comparison in outcomes.served_by_one(analysis)}
     zeros, found = recorded.sometimes_zero(analysis.result) - judged, {}
     by_place: dict[tuple[t.Any, ...], list[Level]] = {}
     for level in analysis.levels if zeros else ():
@@ -246,8 +246,8 @@ def background_load(result: HostResult) -> list[str]:
 
 def _tails(comparisons: t.Sequence[Comparison]) -> list[str]:
     """Return cautions about typical values that say the opposite of means or tails, the largest first."""
-    apart = sorted(spread.found(comparisons), key=lambda one: -abs(one["against_change"]))
-    rises = ["of which the typical value rises" if one["change"] > 0 else "of which it falls" for one in apart]
+    apart = sorted(spread.found(comparisons), key=lambda entry: -abs(entry["against_change"]))
+    rises = ["of which the typical value rises" if entry["change"] > 0 else "of which it falls" for entry in apart]
     return wording.first_of(list(map(spread.caution, apart)), "metrics", rises)
 
 

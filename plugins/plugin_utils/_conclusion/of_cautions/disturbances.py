@@ -66,27 +66,29 @@ def cautions(result: HostResult, comparisons: t.Sequence[Comparison]) -> dict[st
             keyed.setdefault((sample.workload, sample.arm, sample.placement), []).append(sample)
     own = alone(result)
     found = {}
-    for one in sorted(comparisons, key=lambda one: one["placement"] != host_comparisons.WHOLE_MACHINE):
-        of_arms = one["kind"] == "arm"
+    for comparison in sorted(
+        comparisons, key=lambda comparison: comparison["placement"] != host_comparisons.WHOLE_MACHINE
+    ):
+        of_arms = comparison["kind"] == "arm"
         sides = [
             _side(
                 side["arm_title"] if of_arms else placements.title(spot),
                 [
                     sample
-                    for sample in keyed.get((one["workload"], arm, recorded.sampled_as(result, spot, arm)), ())
-                    if one.get("parameter") in (None, sample.parameter)
+                    for sample in keyed.get((comparison["workload"], arm, recorded.sampled_as(result, spot, arm)), ())
+                    if comparison.get("parameter") in (None, sample.parameter)
                 ],
-                one["workload"] in own,
+                comparison["workload"] in own,
             )
-            for side in (one["candidate"], one["baseline"])
+            for side in (comparison["candidate"], comparison["baseline"])
             for arm, spot in [(side["arm"], side["placement"])]
-            if one["primary"]
+            if comparison["primary"]
         ]
         said = _differences(sides[0], sides[1], of_arms) if sides else {}
         if said:
-            where = f" with {placements.title(one['placement'])}" if of_arms else ""
+            where = f" with {placements.title(comparison['placement'])}" if of_arms else ""
             found[
-                f"{one['title']}, {sides[0].name} against {sides[1].name}{where}: {'; '.join(said)}. So the"
+                f"{comparison['title']}, {sides[0].name} against {sides[1].name}{where}: {'; '.join(said)}. So the"
                 " difference is not theirs alone: measure again when nothing disturbs one side."
             ] = " and ".join(dict.fromkeys(said.values()))
     return found
@@ -94,7 +96,7 @@ def cautions(result: HostResult, comparisons: t.Sequence[Comparison]) -> dict[st
 
 def alone(result: HostResult) -> set[str]:
     """Return the names of the workloads beside whose workers nothing runs by the plan."""
-    return {one.name for one in result.plan.workloads or () if not one.co_runners}
+    return {workload.name for workload in result.plan.workloads or () if not workload.co_runners}
 
 
 def share_of_cpus(sample: Sample) -> list[float]:
@@ -126,13 +128,13 @@ def _side(name: str, samples: t.Sequence[Sample], by_itself: bool) -> _Side:
     return _Side(
         name,
         workers=_mean([len(sample.workers or ()) for sample in samples]) or 0.0,
-        cpus=_mean([len(one.cpu_usage or ()) for one in telemetry]) or 0.0,
-        steal=_mean([one.steal for one in telemetry if one.steal is not None]),
+        cpus=_mean([len(record.cpu_usage or ()) for record in telemetry]) or 0.0,
+        steal=_mean([record.steal for record in telemetry if record.steal is not None]),
         share=share,
         # Workers that wait, as for a server, do not do the work themselves.
         others=_mean(list(map(_others, samples))) if share is not None and share >= MIN_CPU_SHARE / 2 else None,
-        throttled=_mean([one.throttled > 0 for one in telemetry if one.throttled is not None]),
-        frequency=_mean([value for one in telemetry for value in (one.frequency or {}).values() if value]),
+        throttled=_mean([record.throttled > 0 for record in telemetry if record.throttled is not None]),
+        frequency=_mean([value for record in telemetry for value in (record.frequency or {}).values() if value]),
     )
 
 
@@ -151,11 +153,11 @@ def others_by_worker(sample: Sample) -> float | None:
     return _others(sample) / len(workers) if workers and recorded.telemetry_of(sample).cpu_usage else None
 
 
-def _differences(one: _Side, other: _Side, of_arms: bool) -> dict[str, str]:
+def _differences(first: _Side, other: _Side, of_arms: bool) -> dict[str, str]:
     """Return a clause for each disturbance that one of two sides had, with the name of that side."""
     said = {}
     for name, clause in _CLAUSES.items():
-        more, less = sorted((one, other), key=lambda side: -(getattr(side, name) or 0.0))
+        more, less = sorted((first, other), key=lambda side: -(getattr(side, name) or 0.0))
         if None not in (getattr(more, name), getattr(less, name)) and _is_apart(name, more, less, of_arms):
             text = clause.format(more=more, less=less).replace("%", " %")
             said[text] = (less if name in ("share", "frequency") else more).name

@@ -37,63 +37,73 @@ def found(comparisons: t.Iterable[Comparison]) -> list[Spread]:
         typical value has a verdict, and the other change is beyond the margin, or has one, too.
     """
     of_arms = host_comparisons.at_widest(comparisons, every_metric=True)
-    decided = [one for one in of_arms if one["verdict"] in (paired.GAIN, paired.LOSS) and not one["confounded"]]
+    decided = [
+        comparison
+        for comparison in of_arms
+        if comparison["verdict"] in (paired.GAIN, paired.LOSS) and not comparison["confounded"]
+    ]
     apart = []
-    for one in decided:
-        change = one["change"]
-        if one["mean_change"] * change < 0 and abs(one["mean_change"]) > one["margin"]:
-            apart.append(_described(one, MEAN, one["mean_change"]))
+    for comparison in decided:
+        change = comparison["change"]
+        if comparison["mean_change"] * change < 0 and abs(comparison["mean_change"]) > comparison["margin"]:
+            apart.append(_described(comparison, MEAN, comparison["mean_change"]))
         apart += [
-            _described(one, other["metric"], other["change"])
+            _described(comparison, other["metric"], other["change"])
             for typical, beside in _BESIDE
-            if typical.search(one["metric"])
+            if typical.search(comparison["metric"])
             for other in decided
             if beside.search(other["metric"])
             and not other["primary"]
-            and _place(other) == _place(one)
-            and _is_of_the_same(typical.sub("", one["metric"]), beside.sub("", other["metric"]))
+            and _place(other) == _place(comparison)
+            and _is_of_the_same(typical.sub("", comparison["metric"]), beside.sub("", other["metric"]))
             and other["change"] * change < 0
         ]
     return apart
 
 
-def _is_of_the_same(one: str, other: str) -> bool:
+def _is_of_the_same(name: str, other: str) -> bool:
     """Return whether two values are of the same thing, by what is left of their names: that of a query, and that of a
     connection are not.
     """
-    return one == other or not one or not other
+    return name == other or not name or not other
 
 
-def caution(one: Spread) -> str:
+def caution(spread: Spread) -> str:
     """Return a sentence about one of these.
 
     Args:
-        one: from :func:`found`.
+        spread: from :func:`found`.
     """
     typical, other = (
-        f"{_verb(change)} by {wording.percent(abs(change))}" for change in (one["change"], one["against_change"])
+        f"{_verb(change)} by {wording.percent(abs(change))}" for change in (spread["change"], spread["against_change"])
     )
-    kind = "mean" if _MEAN.search(one["against"]) else "tail"
-    what = kind if one["against"] == MEAN else f"{kind} ({one['against']})"
+    kind = "mean" if _MEAN.search(spread["against"]) else "tail"
+    what = kind if spread["against"] == MEAN else f"{kind} ({spread['against']})"
     return (
-        f"{one['title']}, {one['candidate']} against {one['baseline']}: the typical {one['metric']} {typical}, the"
-        f" {what} {other}. The verdict is about the typical value."
+        f"{spread['title']}, {spread['candidate']} against {spread['baseline']}: the typical {spread['metric']}"
+        f" {typical}, the {what} {other}. The verdict is about the typical value."
     )
 
 
-def _described(one: Comparison, against: str, change: float) -> Spread:
+def _described(comparison: Comparison, against: str, change: float) -> Spread:
     return {
-        **{key: one[key] for key in ("workload", "title", "placement", "metric")},
-        "parameter": one.get("parameter"),
-        **{side: one[side]["arm_title"] for side in ("baseline", "candidate")},
-        "change": one["change"],
+        **{key: comparison[key] for key in ("workload", "title", "placement", "metric")},
+        "parameter": comparison.get("parameter"),
+        **{side: comparison[side]["arm_title"] for side in ("baseline", "candidate")},
+        "change": comparison["change"],
         "against": against,
         "against_change": change,
     }
 
 
-def _place(one: Comparison) -> tuple[t.Any, ...]:
-    return one["workload"], one.get("parameter"), one["placement"], host_comparisons.sides_of(one), one["better"]
+def _place(comparison: Comparison) -> tuple[t.Any, ...]:
+    return (
+        comparison["workload"],
+        comparison.get("parameter"),
+        comparison["placement"],
+        host_comparisons.sides_of(comparison),
+        comparison["better"],
+    )
 
 
 def _verb(change: float) -> str:

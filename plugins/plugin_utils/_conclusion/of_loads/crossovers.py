@@ -31,62 +31,72 @@ def described(curve: Curve) -> dict[str, t.Any]:
     }
 
 
-def clause(one: Crossover, what: str = "") -> str:
+def clause(crossover: Crossover, what: str = "") -> str:
     """Return a crossover as a clause with its subject: ``SMT helps gzip from 8 streams on``.
 
     Args:
-        one: the crossover.
+        crossover: the crossover.
         what: the workloads that it is of, or nothing where that is said already.
     """
     helps = f"SMT helps {what}".rstrip()
-    return f"{helps} {text(one)}" if one.status in (FOUND, SOME, NEVER) else f"whether {helps} is {text(one)}"
+    return (
+        f"{helps} {text(crossover)}"
+        if crossover.status in (FOUND, SOME, NEVER)
+        else f"whether {helps} is {text(crossover)}"
+    )
 
 
-def text(one: Crossover) -> str:
+def text(crossover: Crossover) -> str:
     """Return a crossover for people: ``from 8 streams on``."""
-    if one.status == FOUND:
-        return f"from {one.streams} streams on" + ("" if one.low == one.high else f" ({one.low} to {one.high})")
-    if one.status == NEVER:
-        both_sides = one.cores is not None and one.measured[0] <= one.cores
-        return (
-            f"with no number of streams up to {one.measured[-1]}"
-            if both_sides
-            else f"with none of the numbers of streams measured ({_named(one, one.measured)})"
+    if crossover.status == FOUND:
+        return f"from {crossover.streams} streams on" + (
+            "" if crossover.low == crossover.high else f" ({crossover.low} to {crossover.high})"
         )
-    if one.status == SOME:
-        return _with_some(one)
-    if one.threads is not None:
-        between = f"between the {one.cores} cores and the {one.threads} threads"
+    if crossover.status == NEVER:
+        both_sides = crossover.cores is not None and crossover.measured[0] <= crossover.cores
+        return (
+            f"with no number of streams up to {crossover.measured[-1]}"
+            if both_sides
+            else f"with none of the numbers of streams measured ({_named(crossover, crossover.measured)})"
+        )
+    if crossover.status == SOME:
+        return _with_some(crossover)
+    if crossover.threads is not None:
+        between = f"between the {crossover.cores} cores and the {crossover.threads} threads"
         return f"not decided: no number of streams {between} was measured"
-    if one.status == UNDECIDED:
-        comparisons = f"comparison{'' if len(one.open) == 1 else 's'} with {_named(one, one.open)} streams"
-        return f"not decided: the {comparisons} {wording.verb(one.open, 'is', 'are')} not"
+    if crossover.status == UNDECIDED:
+        comparisons = (
+            f"comparison{'' if len(crossover.open) == 1 else 's'} with {_named(crossover, crossover.open)} streams"
+        )
+        return f"not decided: the {comparisons} {wording.verb(crossover.open, 'is', 'are')} not"
     wanted = (
         "the number of cores is unknown"
-        if one.cores is None
-        else f"measure streams up to, and above, the {one.cores} cores in both arms"
+        if crossover.cores is None
+        else f"measure streams up to, and above, the {crossover.cores} cores in both arms"
     )
     return f"not known: {wanted}"
 
 
-def _with_some(one: Crossover) -> str:
+def _with_some(crossover: Crossover) -> str:
     """Return with which numbers of streams SMT helps: ``with 6 to 11 streams, and no longer with 12``."""
-    if one.gains == one.measured:
-        return f"with each number of streams measured ({_named(one, one.measured)})"
-    decided = [count for count in one.measured if count not in (*one.gains, *one.open)]
-    above = [count for count in decided if count > one.gains[-1]]
-    others = f", and {'no longer' if above else 'not'} with {_named(one, above or decided)}" if decided else ""
-    undecided = f", not decided with {_named(one, one.open)}" if one.open else ""
-    return f"with {_named(one, one.gains)} stream{'' if one.gains == (1,) else 's'}{others}{undecided}"
+    if crossover.gains == crossover.measured:
+        return f"with each number of streams measured ({_named(crossover, crossover.measured)})"
+    decided = [count for count in crossover.measured if count not in (*crossover.gains, *crossover.open)]
+    above = [count for count in decided if count > crossover.gains[-1]]
+    others = f", and {'no longer' if above else 'not'} with {_named(crossover, above or decided)}" if decided else ""
+    undecided = f", not decided with {_named(crossover, crossover.open)}" if crossover.open else ""
+    return (
+        f"with {_named(crossover, crossover.gains)} stream{'' if crossover.gains == (1,) else 's'}{others}{undecided}"
+    )
 
 
-def _named(one: Crossover, numbers: t.Sequence[int]) -> str:
+def _named(crossover: Crossover, numbers: t.Sequence[int]) -> str:
     """Return numbers of streams as ``1, 2 and 6 to 11``: three or more that were measured one after the other are named
     by the first and the last.
     """
-    places = enumerate(map(one.measured.index, numbers))
+    places = enumerate(map(crossover.measured.index, numbers))
     parts: list[str] = []
     for _start, run in itertools.groupby(places, key=lambda place: place[1] - place[0]):
-        found = [str(one.measured[place]) for _number, place in run]
+        found = [str(crossover.measured[place]) for _number, place in run]
         parts += [f"{found[0]} to {found[-1]}"] if len(found) > 2 else found
     return wording.join(parts)

@@ -23,57 +23,65 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import 
 RESOLUTION = "of the loads measured"
 
 
-def is_most_load(one: Comparison) -> bool:
+def is_most_load(comparison: Comparison) -> bool:
     """Return whether a comparison is one of most loads within a limit."""
-    return one["metric"] == limits.MOST_LOAD and "response_limit" in one
+    return comparison["metric"] == limits.MOST_LOAD and "response_limit" in comparison
 
 
-def as_said(one: Comparison, of_arms: int) -> Comparison:
+def as_said(comparison: Comparison, of_arms: int) -> Comparison:
     """Return a comparison as people read it: that of the most loads of SMT on and off alone is of SMT on.
 
     Args:
-        one: the comparison.
+        comparison: the comparison.
         of_arms: how many arms its result has.
     """
-    return host_comparisons.turned(one) if is_said_of_smt_on(one, of_arms) else one
+    return host_comparisons.turned(comparison) if is_said_of_smt_on(comparison, of_arms) else comparison
 
 
-def is_said_of_smt_on(one: Comparison, of_arms: int) -> bool:
+def is_said_of_smt_on(comparison: Comparison, of_arms: int) -> bool:
     """Return whether a comparison is turned to be read; arguments as in :func:`as_said`."""
-    return is_most_load(one) and one["effect"] == arms.SMT_OFF and of_arms == 2
+    return is_most_load(comparison) and comparison["effect"] == arms.SMT_OFF and of_arms == 2
 
 
-def clause(result: HostResult, one: Comparison, change: str) -> str:
+def clause(result: HostResult, comparison: Comparison, change: str) -> str:
     """Return what both arms serve: ``within 2 s SAP SD serves 650 users with SMT on against 550 with SMT off, +18 % in
     each block``. Of which loads that is said :func:`resolution` tells.
 
     Args:
         result: from :func:`result_files.load`.
-        one: a comparison of most loads, from :func:`as_said`, or of :func:`outcomes.served_by_one`.
+        comparison: a comparison of most loads, from :func:`as_said`, or of :func:`outcomes.served_by_one`.
         change: its change, with its interval where it has one.
     """
-    title = _title(result, one)
+    title = _title(result, comparison)
     # Of one side alone it is the other one's.
-    values = [(one[f"{side}_value"], one[side]["arm_title"]) for side in ("candidate", "baseline")]
-    if one["metric"] != limits.MOST_LOAD:
+    values = [(comparison[f"{side}_value"], comparison[side]["arm_title"]) for side in ("candidate", "baseline")]
+    if comparison["metric"] != limits.MOST_LOAD:
         had = [f"{wording.amount(value or 0.0)} with {arm}" for value, arm in values[::-1]]
-        return f"{title} {one['metric']}: {wording.join(had)}, {wording.VERDICT_TITLES[one['verdict']]}"
+        return f"{title} {comparison['metric']}: {wording.join(had)}, {wording.VERDICT_TITLES[comparison['verdict']]}"
     (value, arm), (other_value, other) = sorted(values, key=lambda side: side[0] is None)
-    serves = f"{limits.within(one['response_limit'])} {title} serves {value:.15g} {one['unit']}"
-    blocks = f"in {one['n']} of {one['n'] + one['dropped_blocks']} blocks" if one["dropped_blocks"] else ""
-    few = f"not decided by {one['n']} of at least {paired.MIN_BLOCKS} blocks" if one["n"] < paired.MIN_BLOCKS else ""
+    serves = f"{limits.within(comparison['response_limit'])} {title} serves {value:.15g} {comparison['unit']}"
+    blocks = (
+        f"in {comparison['n']} of {comparison['n'] + comparison['dropped_blocks']} blocks"
+        if comparison["dropped_blocks"]
+        else ""
+    )
+    few = (
+        f"not decided by {comparison['n']} of at least {paired.MIN_BLOCKS} blocks"
+        if comparison["n"] < paired.MIN_BLOCKS
+        else ""
+    )
     if other_value is None:
         none = f"{serves} with {arm}, and with {other} none {RESOLUTION}"
         return ", ".join(filter(None, [none, few or blocks]))
-    if one["verdict"] == paired.EQUIVALENT:
+    if comparison["verdict"] == paired.EQUIVALENT:
         return f"{serves} with {arm} as with {other}, {RESOLUTION}"
     if few:
         change = few
-    elif one["ci_low"] is None:
+    elif comparison["ci_low"] is None:
         change = f"{change} {blocks or 'in each block'}"
     elif blocks:
         change = f"{change} {blocks}"
-    if not few and one["verdict"] == paired.INCONCLUSIVE:
+    if not few and comparison["verdict"] == paired.INCONCLUSIVE:
         change = f"{change}, not decided"
     return f"{serves} with {arm} against {other_value:.15g} with {other}, {change}"
 
@@ -82,17 +90,19 @@ def resolution(result: HostResult, used: t.Sequence[Comparison]) -> list[str]:
     """Return which loads were tried of workloads of which the most load is compared: nothing is known between them."""
     workloads = limits.limited(result)
     found = []
-    for title, one in {_title(result, one): one for one in used if is_most_load(one)}.items():
-        parameter = workloads[one["workload"]].parameter
+    for title, comparison in {
+        _title(result, comparison): comparison for comparison in used if is_most_load(comparison)
+    }.items():
+        parameter = workloads[comparison["workload"]].parameter
         tried = [f"{value:.15g}" for value in sorted(parameter.values if parameter else ())]
         loads = wording.join(tried) if len(tried) <= wording.NAMED else f"{len(tried)} loads, {tried[0]} to {tried[-1]}"
-        found.append(f"{title} was measured with {loads} {one['unit']} only.")
+        found.append(f"{title} was measured with {loads} {comparison['unit']} only.")
     return found
 
 
-def _title(result: HostResult, one: Comparison) -> str:
+def _title(result: HostResult, comparison: Comparison) -> str:
     """Return the name of the workload of a comparison without the unit of its loads."""
-    return measures.describe_workload(result, one["workload"]).title.removesuffix(f", {one['unit']}")
+    return measures.describe_workload(result, comparison["workload"]).title.removesuffix(f", {comparison['unit']}")
 
 
 def cautions(analysis: HostAnalysis) -> list[str]:
@@ -100,42 +110,43 @@ def cautions(analysis: HostAnalysis) -> list[str]:
     in an arm.
     """
     result = analysis.result
-    answers = [one for one in analysis.levels if one.metric == limits.MOST_LOAD]
+    answers = [level for level in analysis.levels if level.metric == limits.MOST_LOAD]
     found = []
     for name, workload in limits.limited(result).items():
         title = measures.describe_workload(result, name).title
         within = limits.within(workload.response_limit)
-        of_one = [one for one in answers if one.workload == name]
+        of_one = [level for level in answers if level.workload == name]
         if not of_one and any(sample.workload == name and sample.ok for sample in result.samples):
             found.append(
                 f"Each load of {title} that was measured is served {within}: measure higher loads to see the most."
             )
-        for one in of_one:
-            where = f"with {one.arm_title}, {placements.title(one.placement)}"
-            if cold := outcomes.cold_starts(result, one):
+        for level in of_one:
+            where = f"with {level.arm_title}, {placements.title(level.placement)}"
+            if cold := outcomes.cold_starts(result, level):
                 found.append(
                     f"{title}: {where}, the smallest load is over the limit in {wording.counted(cold, 'block')}, and"
                     " larger ones are within it: warm it up, and measure again."
                 )
-            elif one.value is None:
-                why = _why_failed(result, one)
+            elif level.value is None:
+                why = _why_failed(result, level)
                 found.append(
                     f"No load of {title} that was measured is served {within} {where}{why}: measure smaller loads."
                 )
-            elif one.failed:
+            elif level.failed:
                 found.append(
-                    f"No load of {title} that was measured is served {within} {where}, in {one.failed} of"
-                    f" {one.n + one.failed} blocks, which are left out of its comparisons: measure smaller loads."
+                    f"No load of {title} that was measured is served {within} {where}, in {level.failed} of"
+                    f" {level.n + level.failed} blocks, which are left out of its comparisons: measure smaller loads."
                 )
     return found
 
 
-def _why_failed(result: HostResult, one: Level) -> str:
+def _why_failed(result: HostResult, level: Level) -> str:
     """Return the usual errors of the samples of a level that serves no load, in parentheses; nothing without one."""
     errors = collections.Counter(
         sample.error or "no reason given"
         for sample in result.samples
-        if not sample.ok and (sample.workload, sample.placement, sample.arm) == (one.workload, one.measured_as, one.arm)
+        if not sample.ok
+        and (sample.workload, sample.placement, sample.arm) == (level.workload, level.measured_as, level.arm)
     )
     said = "; ".join(f"{count} of its samples failed: {error}" for error, count in errors.most_common(wording.NAMED))
     return f" ({said})" if said else ""
