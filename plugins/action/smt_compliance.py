@@ -75,11 +75,11 @@ class ActionModule(ControllerAction):
             strangers=[text.line(name) for name in found.strangers],
             notes=[text.line(note) for note in found.notes],
         )
-        said = (
+        lines = (
             *compliance_report.table(check.judged, check.left_out),
             *compliance_report.notes(check.strangers, check.notes),
         )
-        for line in said:
+        for line in lines:
             display.display(line)
         files, is_changed = self._written(check, options)
         counts = compliance_report.counts(check.judged)

@@ -55,10 +55,15 @@ class ActionModule(ControllerAction):
             result_files.write_text(data, json.dumps(document.document(record, now), indent=1) + "\n", dry)
         except BorderError as error:
             raise AnsibleActionFail(f"smt_history: {error}") from None
-        said = document.sentences(record)
-        for sentence in said:
+        sentences = document.sentences(record)
+        for sentence in sentences:
             display.display(sentence)
         if not dry:
             display.display(f"The page: {path}")
             display.display(f"The same as data: {data}")
-        return {"changed": changed, "dest": options["dest"], "summary": document.summary(record), "sentences": said}
+        return {
+            "changed": changed,
+            "dest": options["dest"],
+            "summary": document.summary(record),
+            "sentences": sentences,
+        }

@@ -40,15 +40,15 @@ class ActionModule(ControllerAction):
                 if not check:
                     display.display(f"{host}: drains node {node.name}, which may take {options['timeout']} s")
                 changed = node.drain(options["drain"], options["timeout"], check)
-                said = f"node {node.name} is drained"
+                message = f"node {node.name} is drained"
             elif options["state"] == READY:
                 changed = node.ready(options["timeout"], check)
-                said = f"node {node.name} is ready, and gets pods again"
+                message = f"node {node.name} is ready, and gets pods again"
             else:
                 labels = {name: text.line(value, 63) for name, value in options["labels"].items()}
                 changed = not check and node.label(labels)
                 shown = ", ".join(f"{name}={value}" for name, value in sorted(labels.items()))
-                said = f"node {node.name} has the labels {shown}"
+                message = f"node {node.name} has the labels {shown}"
         except NodeError as error:
             raise AnsibleActionFail(f"{host}: {error}") from None
-        return {"changed": changed, "msg": said if changed else ""}
+        return {"changed": changed, "msg": message if changed else ""}

@@ -212,14 +212,14 @@ class ActionModule(ControllerAction):
         Raises:
             AnsibleActionFail: it is neither a number nor a share.
         """
-        found = re.fullmatch(r"([1-9][0-9]{0,5})(%?)", serial or "1")
-        if not found or (found[2] and int(found[1]) > 100):
+        match = re.fullmatch(r"([1-9][0-9]{0,5})(%?)", serial or "1")
+        if not match or (match[2] and int(match[1]) > 100):
             raise AnsibleActionFail(
                 f"smt_eval_serial is {text.line(serial, 40)}: it must be a number of hosts, 1 or more, or a share of"
                 " them such as 10%"
             )
-        number = int(found[1])
-        return 0 if serial is None else max(1, hosts * number // 100) if found[2] else number
+        number = int(match[1])
+        return 0 if serial is None else max(1, hosts * number // 100) if match[2] else number
 
     def _unreachable(self, written: t.Mapping[str, Variables]) -> tuple[dict[str, str], str | None]:
         """Return the hosts that cannot be reached, and one sentence about them all, which is also a warning."""

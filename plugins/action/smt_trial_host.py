@@ -123,9 +123,9 @@ class ActionModule(HostAction):
                 " change, or wait for its rollback"
             )
             obstacle += f" ({pending})" if pending else ""
-        said: list[str] = []
+        warnings: list[str] = []
         for arm in arms if obstacle is None else ():
-            obstacle = self._conflicts(arm, said)
+            obstacle = self._conflicts(arm, warnings)
             if obstacle:
                 break
         # The load decides which hosts are compared with each other; a trial without one still is one.
@@ -146,15 +146,15 @@ class ActionModule(HostAction):
             "online": facts["cpus"]["online"],
             "obstacle": obstacle,
             # Before the first switch, such as who would believe in another number of CPUs.
-            **({"warnings": [f"{self._name}: {sentence}" for sentence in dict.fromkeys(said)]} if said else {}),
+            **({"warnings": [f"{self._name}: {sentence}" for sentence in dict.fromkeys(warnings)]} if warnings else {}),
         }
 
-    def _conflicts(self, arm: str, said: list[str]) -> str | None:
+    def _conflicts(self, arm: str, warnings: list[str]) -> str | None:
         """Return why smt_state would refuse an arm and the timer that takes it back, None where it would not.
 
         Args:
             arm: its name.
-            said: gets what smt_state warns of.
+            warnings: gets what smt_state warns of.
         """
         calls, options = time_limits.Calls(self, self._vars), arm_states.options(arm)
         try:
@@ -162,7 +162,7 @@ class ActionModule(HostAction):
                 visit.Visit(calls, "trial", self._options["run"], wanted=self._wanted()).check(options)
             else:
                 asked = {**options, **self._of_switches(), "rollback_after": follower.MIN_TIMER_SECONDS}
-                said += calls.ask("smt_state", asked, live_host.SWITCH_SECONDS, check_mode=True).get("warnings", [])
+                warnings += calls.ask("smt_state", asked, live_host.SWITCH_SECONDS, check_mode=True).get("warnings", [])
         except (HostFailedError, SlotError, visit.SwitchError) as failure:
             return f"{arm} is refused: {failure}"
         return None

@@ -39,7 +39,7 @@ class ActionModule(ControllerAction):
             looks = looking.looks_of(files)
             seen = looking.known(files, trial)
             found = evidence.by_hosts(trial, seen.complete, evidence.compare(trial, seen.complete, looks.taken))
-            said = answer.sentences(trial, found, looks)
+            sentences = answer.sentences(trial, found, looks)
             beside = [*answer.disagreements(trial, found), *answer.lost(trial, seen.periods)]
             refused = [f"{host} counts for nothing: {reason}." for host, reason in seen.unreadable.items()]
             dry_run = bool(self._task.check_mode)
@@ -47,7 +47,7 @@ class ActionModule(ControllerAction):
                 "schema": trial_report.SCHEMA_NAME,
                 "schema_version": trial_report.SCHEMA_VERSION,
                 "trial": trial.document(),
-                "answer": said,
+                "answer": sentences,
                 "others": [*answer.others(trial, found), *beside, *refused],
                 "comparisons": found,
             }
@@ -59,8 +59,8 @@ class ActionModule(ControllerAction):
             )
         except (text.BorderError, paired.SampleError) as error:
             raise AnsibleActionFail(str(error)) from None
-        for sentence in [*said, *beside]:
+        for sentence in [*sentences, *beside]:
             display.display(text.line(sentence, 2000))
         display.display(f"The report: {files.path / PAGE}")
-        result = {"changed": changed, "page": str(files.path / PAGE), "answer": said}
+        result = {"changed": changed, "page": str(files.path / PAGE), "answer": sentences}
         return {**result, "warnings": refused} if refused else result

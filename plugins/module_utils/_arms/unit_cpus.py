@@ -51,7 +51,7 @@ class UnitCpus:
     def why_not(self) -> "str | None":
         """Return why the unit's CPUs cannot be set, or None."""
         try:
-            return self._groups.why_no_cpusets() or self._why_not(self._shown())
+            return self._groups.why_no_cpusets() or self._why_not(self._properties())
         except ArmError as error:
             return str(error)
 
@@ -68,7 +68,7 @@ class UnitCpus:
         self._cgroup = shown["ControlGroup"]
         return None
 
-    def _shown(self) -> "dict[str, str]":
+    def _properties(self) -> "dict[str, str]":
         """Return the unit's properties.
 
         Raises:
@@ -139,7 +139,7 @@ class UnitCpus:
         return {
             "unit": self.name,
             "cgroup": self._cgroup,
-            "allowed": self._shown().get(PROPERTY, ""),
+            "allowed": self._properties().get(PROPERTY, ""),
             "drop_in": fs.read(f"{self._folder()}/{DROP_IN}"),
             "folders": [folder for folder in folders if fs.status(folder) is not None],
             "cpuset": self._groups.read(self._cgroup, "cpuset.cpus") or "",
@@ -159,13 +159,14 @@ class UnitCpus:
         self._cgroup = saved["cgroup"]
         left = []
         try:
-            if self._shown().get(PROPERTY, "") != saved["allowed"]:
+            if self._properties().get(PROPERTY, "") != saved["allowed"]:
                 self.allow(cpulist.parse_or_empty(saved["allowed"].replace(" ", ",")))
             if self._put_drop_in_back(saved):
                 self._systemctl("daemon-reload")
-            if self._shown().get(PROPERTY, "") != saved["allowed"]:
+            if self._properties().get(PROPERTY, "") != saved["allowed"]:
                 left.append(
-                    f"{PROPERTY} of {self.name} was {saved['allowed'] or 'empty'}, is {self._shown().get(PROPERTY)}"
+                    f"{PROPERTY} of {self.name} was {saved['allowed'] or 'empty'}, is"
+                    f" {self._properties().get(PROPERTY)}"
                 )
         except (ArmError, OSError) as error:
             left.append(f"the CPUs of {self.name} could not be restored: {error}")

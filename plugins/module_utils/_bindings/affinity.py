@@ -408,14 +408,14 @@ def _restore_task(
     who = f"pid {task['pid']} {task['name']}"
     current = _current_mask(host, task)
     left, text = task.get("left"), task["mask"]
-    said: list[str] = []
+    messages: list[str] = []
     # Nothing is said of a task from which nothing was taken.
     lost = left != text
     if current is None:
         return [Harmless(f"{who} is gone, its mask {text} was not needed any more")] if lost else []
     if left is not None and mask_before not in (None, left, text):
         if lost:
-            said = [
+            messages = [
                 Harmless(
                     f"{who} was given another mask ({mask_before}) while CPUs were offline: it keeps that mask, {text}"
                     " was not restored"
@@ -424,12 +424,12 @@ def _restore_task(
         text = str(mask_before)
     wanted = cpulist.parse_or_empty(text)
     if cpulist.parse_or_empty(current) == wanted or not wanted & online:
-        return said
+        return messages
     try:
         host.set_affinity(task["pid"], wanted)
     except OSError as error:
         return [f"{who}: mask {text} could not be restored: {error.strerror}"]
-    return said
+    return messages
 
 
 # Cpusets --------------------------------------------------------------------------------------------------------------

@@ -117,8 +117,8 @@ def units(host: kernel_files.KernelFiles) -> "list[UnitSetting]":
                     settings[key].clear()
                     continue
                 cpus = cpulist.parse_or_empty(",".join(value.replace(",", " ").split()))
-                said = f"/{host_text.printable(path, 256)} sets {key}={host_text.printable(value.strip(), 64)}"
-                settings[key].append(UnitSetting(cpus, said, key, unit))
+                sentence = f"/{host_text.printable(path, 256)} sets {key}={host_text.printable(value.strip(), 64)}"
+                settings[key].append(UnitSetting(cpus, sentence, key, unit))
         found += [setting for some in settings.values() for setting in some]
     argument = _MANAGER_ARGUMENT.search(host.read("proc/cmdline") or "")
     if argument:

@@ -101,9 +101,9 @@ def shown(host: kernel_files.KernelFiles) -> "dict[str, str]":
     for mount, _version in mounts(host):
         for path in _cgroups(host, mount):
             texts = [(name, host.read(f"{path}/{file}")) for name, file in _SHOWN] if path != mount else []
-            said = [f"{name} {text or 'none'}" for name, text in texts if text is not None]
-            if said:
-                found[path] = ", ".join(said)
+            parts = [f"{name} {text or 'none'}" for name, text in texts if text is not None]
+            if parts:
+                found[path] = ", ".join(parts)
     return found
 
 

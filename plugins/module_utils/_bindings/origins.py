@@ -167,8 +167,8 @@ def is_of_container(cgroup: str) -> bool:
 
 def _first_user(host: kernel_files.KernelFiles) -> int:
     """Return the lowest user id of an ordinary user on this host."""
-    found = re.search(r"^[ \t]*UID_MIN[ \t]+([0-9]{1,9})[ \t]*$", host.read("etc/login.defs") or "", re.MULTILINE)
-    return int(found.group(1)) if found else FIRST_USER
+    match = re.search(r"^[ \t]*UID_MIN[ \t]+([0-9]{1,9})[ \t]*$", host.read("etc/login.defs") or "", re.MULTILINE)
+    return int(match.group(1)) if match else FIRST_USER
 
 
 def _system_unit(cgroup: str) -> "str | None":
@@ -193,6 +193,6 @@ def _service_settings(text: str) -> "t.Iterator[tuple[str, str]]":
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
         if line.startswith("["):
             section = line.strip()
-        found = _SETTING.match(line.strip()) if section == "[Service]" else None
-        if found:
-            yield found.group(1), found.group(2)
+        match = _SETTING.match(line.strip()) if section == "[Service]" else None
+        if match:
+            yield match.group(1), match.group(2)

@@ -210,14 +210,14 @@ def _read_task(reader: _Reader, folder: str, pid: int) -> "Task | None":
 
 
 def _mask_text(status: str) -> "str | None":
-    found = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
-    return found.group(1) if found else None
+    match = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
+    return match.group(1) if match else None
 
 
 def _real_uid(status: str) -> int:
     """Return the real user id from the text of a process's status file."""
-    found = re.search(r"^Uid:\s*([0-9]{1,10})\b", status, re.MULTILINE)
-    return int(found.group(1)) if found else 0
+    match = re.search(r"^Uid:\s*([0-9]{1,10})\b", status, re.MULTILINE)
+    return int(match.group(1)) if match else 0
 
 
 def _read_stat(host: kernel_files.KernelFiles, path: str) -> "_Stat | None":

@@ -130,8 +130,8 @@ class _Reader:
         status, membership = (self._host.read(f"{folder}/{name}") or "" for name in ("status", "cgroup"))
         # The name in brackets may contain any character.
         stat = (self._host.read(f"{folder}/stat") or "").rpartition(")")[2].split()[19:20]
-        said = {key: pattern.search(status) for key, pattern in _STATUS.items()}
-        parent, uid, threads, mask = (found[1] if found else "" for found in said.values())
+        fields = {key: pattern.search(status) for key, pattern in _STATUS.items()}
+        parent, uid, threads, mask = (found[1] if found else "" for found in fields.values())
         if not all(text.isdecimal() and len(text) < 20 for text in (parent, uid, threads, *(stat or [""]))):
             return []
         unit = _UNIT.search(membership)

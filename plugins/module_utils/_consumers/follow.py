@@ -153,10 +153,10 @@ class Consumers:
             begun = history.ticks()
             status, _output, errors = self._carry_out(step)
             if status:
-                said = host_text.printable(" ".join(errors.split()), 300)
+                message = host_text.printable(" ".join(errors.split()), 300)
                 yield (
                     f"{step.service} does not follow: {step.does} "
-                    + (f"ended with status {status}: {said}" if said else f"ended with status {status}")
+                    + (f"ended with status {status}: {message}" if message else f"ended with status {status}")
                 )
             elif not self._settles(step, begun):
                 yield (
@@ -251,10 +251,10 @@ class Consumers:
         command = _filled(custom.number, service)
         status, output, errors = self._run(list(command))
         if status or not re.match(r"[0-9]{1,6}\Z", output.strip()):
-            said = host_text.printable(" ".join((output or errors).split()), 200)
+            message = host_text.printable(" ".join((output or errors).split()), 200)
             raise consumer_settings.ConsumerError(
                 f"the number of {service} is not known: {host_text.printable(' '.join(command), 200)} has to print a"
-                f" number, ended with status {status} and said {said!r}"
+                f" number, ended with status {status} and said {message!r}"
             )
         return int(output)
 

@@ -35,11 +35,11 @@ def read(fs: host_files.HostFs, run: Run = processes.run) -> "str | None":
         return None
     status, output, errors = run([path, "--smt"])
     lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
-    said = "; ".join(lines)
-    if status != 0 or not lines or len(said) > MAX_CHARACTERS or not all(map(_LINE.fullmatch, lines)):
+    text = "; ".join(lines)
+    if status != 0 or not lines or len(text) > MAX_CHARACTERS or not all(map(_LINE.fullmatch, lines)):
         fs.note(
             f"{path} --smt failed with exit code {status}, or printed something else than a number of threads:"
             f" {(errors or output).strip()!r:.200}"
         )
         return None
-    return said
+    return text

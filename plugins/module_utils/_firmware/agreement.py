@@ -138,8 +138,8 @@ def compare(systems: "t.Sequence[Seen]", kernel: "Kernel | None") -> Compared:
     chosen = with_setting or list(systems)
     if len(chosen) > 1:
         names = ", ".join(system.system for system in chosen)
-        said = f"which of the systems {names} is the host is not known: nothing is compared. Set resource_id"
-        return Compared(None, [*findings, Finding(None, "system", said)])
+        sentence = f"which of the systems {names} is the host is not known: nothing is compared. Set resource_id"
+        return Compared(None, [*findings, Finding(None, "system", sentence)])
     agrees, more = _beside(chosen[0], kernel)
     return Compared(agrees, [*findings, *more])
 
@@ -165,17 +165,17 @@ def _alone(seen: Seen) -> "t.Iterator[Finding]":
         )
     cores, threads, is_known = seen.counts.get("cores"), seen.counts.get("threads"), seen.state in _PLAIN
     if cores and threads and is_known and (threads > cores) != (seen.state == attributes.ENABLED):
-        said = f"the BMC's inventory has {threads} threads on {cores} cores, and the firmware says {seen.setting}"
+        sentence = f"the BMC's inventory has {threads} threads on {cores} cores, and the firmware says {seen.setting}"
         reason = "the inventory is from an earlier start, or the value is not in force"
-        yield Finding(seen.system, "inventory", f"{said}: {reason}")
+        yield Finding(seen.system, "inventory", f"{sentence}: {reason}")
 
 
 def _beside(seen: Seen, kernel: Kernel) -> "tuple[bool | None, list[Finding]]":
     """Return whether a system agrees with its kernel, and what there is to know of that."""
     found = []
     if seen.is_off and kernel.hypervisor is None:
-        said = "the BMC says that the host is off, and its facts are there: is this the BMC of this host?"
-        found.append(Finding(seen.system, "power", said))
+        sentence = "the BMC says that the host is off, and its facts are there: is this the BMC of this host?"
+        found.append(Finding(seen.system, "power", sentence))
     if seen.attribute is None or seen.state == attributes.UNKNOWN:
         return None, found
     reason = _not_comparable(kernel)
@@ -209,13 +209,11 @@ def _difference(seen: Seen, kernel: Kernel) -> str:
             f"{seen.setting} leaves SMT to the firmware, and {shows}: where the processor has two, set"
             f" it{seen.task(attributes.ENABLED)}"
         )
-    said = f"the firmware says {seen.setting}, and {shows}"
+    sentence = f"the firmware says {seen.setting}, and {shows}"
     if seen.staged == (attributes.ENABLED if kernel.has_threads else attributes.DISABLED):
-        return (
-            f"{said}, as {seen.attribute}={seen.staged_value} that is pending: the BMC has not seen the last boot yet"
-        )
+        return f"{sentence}, as {seen.attribute}={seen.staged_value} that is pending: the BMC has not seen the last boot yet"
     unless = "" if kernel.has_threads else ", or the processor has no second threads"
     return (
-        f"{said}: the value is not in force{unless}. Power the host off and on; if that changes nothing, set the value"
-        f" once more{seen.task(seen.state)}"
+        f"{sentence}: the value is not in force{unless}. Power the host off and on; if that changes nothing, set the"
+        f" value once more{seen.task(seen.state)}"
     )

@@ -155,10 +155,10 @@ class Client:
         try:
             _answer, headers = self._ask("POST", sessions, body)
         except NotFoundError:
-            raise RedfishError(f"{self._shown} makes no sessions: set auth_method to basic") from None
+            raise RedfishError(f"{self._title} makes no sessions: set auth_method to basic") from None
         token = str(headers.get("X-Auth-Token") or "")
         if not token or len(token) > 4096 or not _VISIBLE.issuperset(token):
-            raise RedfishError(f"{self._shown} signed in without giving a token: set auth_method to basic")
+            raise RedfishError(f"{self._title} signed in without giving a token: set auth_method to basic")
         self._secrets.append(token)
         self._headers = {"X-Auth-Token": token}
         # Often with the BMC's address instead of the name that the user gave. Only the path counts: it is asked for
@@ -203,30 +203,30 @@ class Client:
         while link is not None:
             page = self._path(link)
             if page in seen or len(seen) >= MAX_PAGES:
-                raise RedfishError(f"{self._shown}: the collection {page} has pages without an end")
+                raise RedfishError(f"{self._title}: the collection {page} has pages without an end")
             seen.add(page)
             answer = self.get(page)
             found += map(linked, list_of(answer, "Members"))
             if len(found) > MAX_MEMBERS:
-                raise RedfishError(f"{self._shown}: the collection {page} has more than {MAX_MEMBERS} members")
+                raise RedfishError(f"{self._title}: the collection {page} has more than {MAX_MEMBERS} members")
             link = answer.get("Members@odata.nextLink")
         return found
 
     def _path(self, link: t.Any) -> str:
         """Return the path of a link on this host."""
         if not isinstance(link, str) or not link or len(link) > MAX_LINK:
-            raise RedfishError(f"{self._shown} has no link where there should be one")
+            raise RedfishError(f"{self._title} has no link where there should be one")
         try:
             parts = urllib.parse.urlsplit(link)
             own = urllib.parse.urlsplit(self._base)
             is_own = parts.scheme == "https" and (parts.hostname, parts.port or 443) == (own.hostname, own.port or 443)
         except ValueError:
-            raise RedfishError(f"{self._shown} has a link that is none: {self._line(link)}") from None
+            raise RedfishError(f"{self._title} has a link that is none: {self._line(link)}") from None
         if (parts.scheme or parts.netloc) and (not is_own or "@" in parts.netloc):
-            raise RedfishError(f"{self._shown} has a link to another host, which is not followed: {self._line(link)}")
+            raise RedfishError(f"{self._title} has a link to another host, which is not followed: {self._line(link)}")
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         if not path.startswith("/") or path.startswith("//") or "\\" in path or "/../" in path + "/":
-            raise RedfishError(f"{self._shown} has a link that is none: {self._line(link)}")
+            raise RedfishError(f"{self._title} has a link that is none: {self._line(link)}")
         return urllib.parse.quote(path, safe=_SAFE)
 
     # ---- one request -------------------------------------------------------------------------------------------------
@@ -246,17 +246,17 @@ class Client:
             path = self._path(link)
             self._requests += 1
             if self._requests > MAX_REQUESTS:
-                raise RedfishError(f"{self._shown} takes more than {MAX_REQUESTS} requests")
+                raise RedfishError(f"{self._title} takes more than {MAX_REQUESTS} requests")
             left = min(2.0 * self._access.seconds, self._deadline - time.monotonic())
             if left <= 0:
-                raise RedfishError(f"{self._shown}: its answers took all of the time there is; set a longer timeout")
+                raise RedfishError(f"{self._title}: its answers took all of the time there is; set a longer timeout")
             with self._border(path, left), contextlib.closing(self._opened(method, path, body)) as response:
                 status, headers = int(response.code or 0), response.headers
                 content = self._body(response)
             if status not in _REDIRECTS:
                 return self._answer(path, status, content), headers
             link = headers.get("Location")
-        raise RedfishError(f"{self._shown} sends {path} from one path to the next without an end")
+        raise RedfishError(f"{self._title} sends {path} from one path to the next without an end")
 
     @contextlib.contextmanager
     def _border(self, path: str, seconds: float) -> "t.Iterator[None]":
@@ -265,7 +265,7 @@ class Client:
         """
 
         def give_up(_number: int, _frame: t.Any) -> None:
-            raise RedfishError(f"{self._shown}: no answer for {path} within {seconds:.3g} s")
+            raise RedfishError(f"{self._title}: no answer for {path} within {seconds:.3g} s")
 
         before = signal.signal(signal.SIGALRM, give_up)
         signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -275,7 +275,7 @@ class Client:
             raise
         except Exception as error:
             # Its classes differ between releases of Ansible and of Python: certificates, names, ports, times.
-            raise RedfishError(f"{self._shown} cannot be read ({path}): {self._reason(error)}") from None
+            raise RedfishError(f"{self._title} cannot be read ({path}): {self._reason(error)}") from None
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
@@ -307,7 +307,7 @@ class Client:
         # An iLO packs its registries, whatever a client accepts.
         packed = str(response.headers.get("Content-Encoding") or "identity").strip().lower()
         if packed not in ("identity", "gzip", "x-gzip"):
-            raise RedfishError(f"{self._shown}: an answer is packed as {self._line(packed)}, which nobody asked for")
+            raise RedfishError(f"{self._title}: an answer is packed as {self._line(packed)}, which nobody asked for")
         reader = response if packed == "identity" else gzip.GzipFile(fileobj=response, mode="rb")
         body = bytearray()
         try:
@@ -315,13 +315,13 @@ class Client:
             while piece:
                 body += piece
                 if len(body) > MAX_BYTES:
-                    raise RedfishError(f"{self._shown}: an answer is larger than {MAX_BYTES // 1024 // 1024} MiB")
+                    raise RedfishError(f"{self._title}: an answer is larger than {MAX_BYTES // 1024 // 1024} MiB")
                 piece = reader.read1(PIECE)
         except (EOFError, zlib.error, http.client.HTTPException) as error:
-            raise RedfishError(f"{self._shown}: an answer broke off: {self._reason(error)}") from None
+            raise RedfishError(f"{self._title}: an answer broke off: {self._reason(error)}") from None
         # The standard library ends a body that is shorter than its length like any other one.
         if getattr(response, "length", None):
-            raise RedfishError(f"{self._shown}: an answer broke off: {response.length} bytes are missing")
+            raise RedfishError(f"{self._title}: an answer broke off: {response.length} bytes are missing")
         return bytes(body)
 
     def _answer(self, path: str, status: int, content: bytes) -> Json:
@@ -333,19 +333,19 @@ class Client:
             answer, wrong = None, str(error)
         if 200 <= status < 300 and isinstance(answer, dict):
             return answer
-        said = self._said(answer) if isinstance(answer, dict) else ""
-        what = f"{path} (status {status}){': ' if said else ''}{said}"
+        message = self._error_message(answer) if isinstance(answer, dict) else ""
+        what = f"{path} (status {status}){': ' if message else ''}{message}"
         if status == 401:
-            raise RefusedError(f"{self._shown} refuses {what}: check username and password, or auth_token")
+            raise RefusedError(f"{self._title} refuses {what}: check username and password, or auth_token")
         if status == 403:
-            raise RedfishError(f"{self._shown} forbids {what}: check the role of the user, and the licence of the BMC")
+            raise RedfishError(f"{self._title} forbids {what}: check the role of the user, and the licence of the BMC")
         if status in (404, 405, 410, 501):
-            raise NotFoundError(f"{self._shown} has no {what}")
+            raise NotFoundError(f"{self._title} has no {what}")
         if not 200 <= status < 300:
-            raise RedfishError(f"{self._shown} does not answer {what}")
-        raise RedfishError(f"{self._shown}: the answer to {path} is not what Redfish has: {self._line(wrong)}")
+            raise RedfishError(f"{self._title} does not answer {what}")
+        raise RedfishError(f"{self._title}: the answer to {path} is not what Redfish has: {self._line(wrong)}")
 
-    def _said(self, answer: Json) -> str:
+    def _error_message(self, answer: Json) -> str:
         """Return what a BMC says of an error, in one line."""
         error = answer.get("error")
         details = error.get("@Message.ExtendedInfo") if isinstance(error, dict) else None
@@ -356,12 +356,12 @@ class Client:
     # ---- texts -------------------------------------------------------------------------------------------------------
 
     @property
-    def _shown(self) -> str:
+    def _title(self) -> str:
         return f"the BMC {host_text.printable(self._access.host)}"
 
-    def _line(self, said: t.Any) -> str:
+    def _line(self, message: t.Any) -> str:
         """Return what a BMC or an error says as one line, without the credentials that it may repeat."""
-        line = " ".join(str(said)[:2000].split())
+        line = " ".join(str(message)[:2000].split())
         for secret in filter(None, self._secrets):
             for form in (secret, json.dumps(secret)[1:-1], urllib.parse.quote(secret, safe="")):
                 line = line.replace(form, _SHOWN)
@@ -370,10 +370,10 @@ class Client:
     def _reason(self, error: BaseException) -> str:
         reason = getattr(error, "reason", None)
         cause = reason if isinstance(reason, OSError) else error
-        said = self._line(getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) or cause)
+        message = self._line(getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) or cause)
         if "CERTIFICATE_VERIFY_FAILED" in str(error) or getattr(cause, "verify_message", None):
-            return f"{said}: give the certificate of its CA as ca_path, or set validate_certs to false"
-        return said or type(error).__name__
+            return f"{message}: give the certificate of its CA as ca_path, or set validate_certs to false"
+        return message or type(error).__name__
 
 
 def linked(resource: t.Any) -> t.Any:

@@ -314,16 +314,16 @@ def _thaw_in_time(descriptor: int, watch_read: int, watch_write: int) -> t.NoRet
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         os.close(watch_write)
-        said = b""
-        while said != _DONE:
+        status = b""
+        while status != _DONE:
             late = not select.select([watch_read], [], [], _MAX_FROZEN_SECONDS)[0]
             heard = b"" if late else os.read(watch_read, 1)
-            if not heard and said == _FREEZING:
+            if not heard and status == _FREEZING:
                 # It is not frozen yet, or not any more.
                 with contextlib.suppress(OSError):
                     fcntl.ioctl(descriptor, _THAW, 0)
             if not heard and not late:
                 break
-            said = heard or said
+            status = heard or status
     finally:
         os._exit(0)

@@ -116,10 +116,10 @@ class HostLock:
             return None
         try:
             with open(self._path, encoding="utf-8", errors="replace") as stream:
-                pid, _space, said = stream.readline(1000).strip().partition(" ")
+                pid, _space, known_purpose = stream.readline(1000).strip().partition(" ")
         except OSError:
             return None
-        return int(pid) if pid.isdigit() and said == purpose else None
+        return int(pid) if pid.isdigit() and known_purpose == purpose else None
 
     def _open(self) -> int:
         """Open the lock file; where there is no room for it, or it is read-only, the first of it and the folders above
@@ -236,7 +236,7 @@ def _connection() -> "tuple[str, str] | None":
         except (OSError, ValueError, IndexError):
             return None
         for entry in environment:
-            found = _CONNECTION.fullmatch(entry[15:]) if entry.startswith("SSH_CONNECTION=") else None
-            if found:
-                return found.group(1), found.group(2)
+            match = _CONNECTION.fullmatch(entry[15:]) if entry.startswith("SSH_CONNECTION=") else None
+            if match:
+                return match.group(1), match.group(2)
     return None

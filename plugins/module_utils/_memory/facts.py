@@ -157,8 +157,8 @@ def read_oom_kills(fs: HostFs) -> "int | None":
     """Return how many processes the OOM killer has killed since boot; None before Linux 4.13,
     which does not count them.
     """
-    found = re.search(r"^oom_kill ([0-9]{1,18})$", fs.read("proc/vmstat") or "", re.MULTILINE)
-    return int(found.group(1)) if found else None
+    match = re.search(r"^oom_kill ([0-9]{1,18})$", fs.read("proc/vmstat") or "", re.MULTILINE)
+    return int(match.group(1)) if match else None
 
 
 def protected_units(fs: HostFs) -> "list[ProtectedUnit]":

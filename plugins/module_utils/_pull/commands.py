@@ -43,8 +43,8 @@ class Done(t.NamedTuple):
         """Why it failed, in its own words, as one line that a terminal does not interpret."""
         lines = [line for line in self.output if line.strip()]
         named = [line for line in lines if _REASON.match(line)]
-        said = host_text.printable(" ".join((named or lines or ["it said nothing"])[-1].split()), 400)
-        return f"{said} ({f'exit status {self.status}' if self.status >= 0 else f'signal {-self.status}'})"
+        message = host_text.printable(" ".join((named or lines or ["it said nothing"])[-1].split()), 400)
+        return f"{message} ({f'exit status {self.status}' if self.status >= 0 else f'signal {-self.status}'})"
 
 
 def run(

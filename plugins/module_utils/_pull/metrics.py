@@ -75,11 +75,11 @@ def text(host: str, outcome: Outcome) -> str:
 
 def _unknown(host: str, at: float) -> str:
     """Return what smt_compliance says of a host that cannot be judged."""
-    said = ',hardware_class="",status="unknown"'
+    labels = ',hardware_class="",status="unknown"'
     samples: dict[str, dict[str, t.Optional[float]]] = {
         names.COMPLIANT: {',hardware_class=""': 0},
-        names.STATUS: {said: 1},
-        names.STATUS_TIME: {f'{said},sentence="{_WHY_UNKNOWN}"': int(at)},
+        names.STATUS: {labels: 1},
+        names.STATUS_TIME: {f'{labels},sentence="{_WHY_UNKNOWN}"': int(at)},
     }
     return "".join(_family(name, names.HELP[name], host, of_name) for name, of_name in samples.items())
 

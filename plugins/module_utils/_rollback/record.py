@@ -36,13 +36,13 @@ def pending(fs: host_files.HostFs) -> "Pending | None":
         fs: the host's files; `fs.problems` gets the reason why the file cannot be used.
     """
     try:
-        return FILE.load(fs, _said)
+        return FILE.load(fs, _pending)
     except state_file.StateFileError as error:
         fs.note(f"The pending rollback of the last rollout was ignored: {error}.")
         return {"since": None, "back_to": None}
 
 
-def _said(document: "t.Mapping[str, t.Any]") -> "Pending | None":
+def _pending(document: "t.Mapping[str, t.Any]") -> "Pending | None":
     if document["rollout"] is not True:
         return None
     return {"since": str(document["saved_at"])[:100], "back_to": str(document["back_to"])[:2000]}

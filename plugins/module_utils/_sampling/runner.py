@@ -305,12 +305,12 @@ def _start_co_runner(cpus: "Sequence[int]", nice: int) -> bool:
             os._exit(1)
     os.close(report_write)
     with os.fdopen(report, "rb") as stream:
-        said = stream.read()
-    if said == _READY:
+        output = stream.read()
+    if output == _READY:
         return True
     os.waitpid(pid, 0)
-    if said:
-        raise RunnerError(f"a co-runner was not started: {said.decode('utf-8', 'replace')}")
+    if output:
+        raise RunnerError(f"a co-runner was not started: {output.decode('utf-8', 'replace')}")
     return False
 
 

@@ -67,8 +67,8 @@ def _partial(answer: "t.Dict[str, t.Any]") -> str:
     warnings = answer.get("warnings")
     if warnings is None:
         return ""
-    said = [str(warning) for warning in warnings] if isinstance(warnings, list) else [str(warnings)]
-    return next((exchange.line(warning) for warning in said if not warning.startswith("PromQL")), "")
+    messages = [str(warning) for warning in warnings] if isinstance(warnings, list) else [str(warnings)]
+    return next((exchange.line(warning) for warning in messages if not warning.startswith("PromQL")), "")
 
 
 def _name(metric: "t.Dict[str, t.Any]") -> str:

@@ -65,8 +65,8 @@ def acquire(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> Answer
     if check:
         _kept(fs, wanted)
         waits = f"it would wait now: {forbidden.reason}" if forbidden is not None else ""
-        said = "; ".join(filter(None, (_would_ask(wanted), waits)))
-        return Answer(bool(said), True, reason=said, wait_seconds=forbidden.wait_seconds if forbidden else 0.0)
+        reason = "; ".join(filter(None, (_would_ask(wanted), waits)))
+        return Answer(bool(reason), True, reason=reason, wait_seconds=forbidden.wait_seconds if forbidden else 0.0)
     if forbidden is not None:
         return forbidden
     if wanted.slot is None:
@@ -195,25 +195,25 @@ def _ask(slot: Slot, endpoint: str, group: str, host: str) -> None:
     except commands.PullError as error:
         raise exchange.RefusedError(str(error)) from None
     if done.status != 0:
-        said = host_text.printable(
+        message = host_text.printable(
             " ".join(next((line for line in reversed(done.output) if line.strip()), "").split()), 300
         )
         how = f"status {done.status}" if done.status > 0 else f"signal {-done.status}"
-        raise exchange.RefusedError(f"{argv[0]} ended with {how}{f': {said}' if said else ''}")
+        raise exchange.RefusedError(f"{argv[0]} ended with {how}{f': {message}' if message else ''}")
 
 
 def _would_ask(wanted: Asked) -> str:
     """Say what would be asked, and of whom; empty where nobody would be."""
-    slot, said = wanted.slot, []
+    slot, steps = wanted.slot, []
     if wanted.alerts is not None:
-        said.append(f"ask {wanted.alerts.prometheus} for alerts")
+        steps.append(f"ask {wanted.alerts.prometheus} for alerts")
     if slot is not None and slot.kured:
-        said.append(f"write {slot.kured}, after which kured reboots it")
+        steps.append(f"write {slot.kured}, after which kured reboots it")
     elif slot is not None and slot.fleetlock:
-        said.append(f"ask for a slot of the group {wanted.group} at {slot.fleetlock}")
+        steps.append(f"ask for a slot of the group {wanted.group} at {slot.fleetlock}")
     elif slot is not None:
-        said.append(f"ask for a slot by {' '.join(slot.acquire)}")
-    return f"would {' and '.join(said)}"[:1000] if said else ""
+        steps.append(f"ask for a slot by {' '.join(slot.acquire)}")
+    return f"would {' and '.join(steps)}"[:1000] if steps else ""
 
 
 def _would_give(slot: Slot, group: str) -> str:

@@ -107,6 +107,6 @@ class _Limit:
                 sock.shutdown(socket.SHUT_RDWR)
 
 
-def line(said: object) -> str:
+def line(message: object) -> str:
     """Return what a server says as one line of visible text."""
-    return host_text.printable(" ".join(str(said).split()), 300)
+    return host_text.printable(" ".join(str(message).split()), 300)

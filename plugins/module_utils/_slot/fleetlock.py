@@ -48,17 +48,17 @@ def ask(url: str, endpoint: str, group: str, host: str) -> None:
 
 def _check(url: str, reply: exchange.Reply) -> None:
     """See that an answer is a yes of such a server; raise exchange.RefusedError."""
-    said = _said(reply.content)
+    message = _words(reply.content)
     if reply.status != 200:
-        more = "" if said is None else f": {said}" if said else ""
+        more = "" if message is None else f": {message}" if message else ""
         raise exchange.RefusedError(f"{url} answers with status {reply.status}{more}")
-    if said is None:
+    if message is None:
         raise exchange.RefusedError(
             f"{url} answers with status 200, and not as FleetLock does: is it the address of such a server?"
         )
 
 
-def _said(content: bytes) -> "str | None":
+def _words(content: bytes) -> "str | None":
     """Return what an answer says in words, None where no server of FleetLock says such a thing.
 
     Servers are known that answer with nothing, with a line of text, and with kind and value in JSON.

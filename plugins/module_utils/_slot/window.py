@@ -73,7 +73,7 @@ def _seconds(name: str, value: t.Any) -> int:
     # YAML 1.1 reads 22:00 without quotes as a number of base 60.
     if isinstance(value, int) and not isinstance(value, bool) and 60 <= value <= 1440:
         return value * 60
-    found = _TIME.fullmatch(value) if isinstance(value, str) else None
-    if not found:
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if not match:
         raise SlotError(f'its {name} must be a time of UTC such as "02:00", in quotes')
-    return int(found[1]) * 3600 + int(found[2]) * 60 if found[1] else _DAY_SECONDS
+    return int(match[1]) * 3600 + int(match[2]) * 60 if match[1] else _DAY_SECONDS

@@ -637,8 +637,8 @@ class RuntimeChange:
         self.warnings += self.fs.problems
         return {
             "changed": changed,
-            "before": _shown(self.before),
-            "after": _shown(after),
+            "before": _readable(self.before),
+            "after": _readable(after),
             "affinity_conflicts": [finding.text for finding in self.findings],
             "not_restored": self.not_restored,
             "consumers": [f"{step.service}: {step.does}" for step in self.steps],
@@ -659,13 +659,13 @@ class RuntimeChange:
         ][: len(self.steps)]
 
 
-def _shown(state: smt_state.State) -> ShownState:
+def _readable(state: smt_state.State) -> ShownState:
     return {"control": state["control"], "active": state["active"], "online": cpulist.render(state["online"])}
 
 
 def _diff(before: smt_state.State, after: smt_state.State) -> "list[dict[str, str]]":
     def text(state: smt_state.State) -> str:
-        shown = _shown(state)
+        shown = _readable(state)
         return f"smt/control: {shown['control']}\nonline: {shown['online']}\n"
 
     where = "/" + smt_state.CPU_DIRECTORY

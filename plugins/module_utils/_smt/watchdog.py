@@ -172,7 +172,7 @@ class Watchdog:
 
     def _restore_until_done(self, log: int, reason: str, is_awaited: "t.Callable[[], bool]") -> None:
         """Restore the host, and say afterwards what was done."""
-        begun, attempt, said = time.monotonic(), 0, ""
+        begun, attempt, logged = time.monotonic(), 0, ""
         while True:
             try:
                 problems = self._restore()
@@ -184,8 +184,8 @@ class Watchdog:
             sentence = (
                 f"restored, because {reason}" if not left else f"could not restore after {reason}: {'; '.join(left)}"
             )
-            if sentence != said:
-                said = sentence
+            if sentence != logged:
+                logged = sentence
                 _log(log, "; ".join([sentence, *(problem for problem in problems if problem not in left)]))
             if not left or gives_up:
                 return

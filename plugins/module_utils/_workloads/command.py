@@ -78,9 +78,9 @@ def metric(pattern: str) -> "dict[str, t.Any]":
     Raises:
         WorkloadError: it does not.
     """
-    said = _ESCAPES.sub(" ", pattern)
-    rate = _RATE.search(said) or _SHORT_RATE.search(said)
-    time = _TIME.search(said)
+    text = _ESCAPES.sub(" ", pattern)
+    rate = _RATE.search(text) or _SHORT_RATE.search(text)
+    time = _TIME.search(text)
     if rate and not time:
         unit = rate.group(1)
         # With a first letter as in a sentence it is a word, and otherwise it may be a unit.
@@ -88,7 +88,7 @@ def metric(pattern: str) -> "dict[str, t.Any]":
         counted = word if rate.re is _SHORT_RATE else f"{word}/s"
         return {"name": "throughput", "unit": counted, "better": "higher", "pattern": pattern}
     if time and not rate:
-        return {**_time_of("response_time" if _PERCENTILE.search(said) else "time", time.group(1)), "pattern": pattern}
+        return {**_time_of("response_time" if _PERCENTILE.search(text) else "time", time.group(1)), "pattern": pattern}
     raise WorkloadError(
         "it cannot be known from the pattern which way its number is better: let it have the unit, as in 'Requests/sec:"
         r" (\S+)' or '(\S+) ns/op', or declare the metric in smt_eval_custom"

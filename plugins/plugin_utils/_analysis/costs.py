@@ -77,8 +77,8 @@ def rate_of(unit: str) -> tuple[str, float] | None:
     """Return the unit of the work, and the seconds in which it is done, of a rate's unit, such as ``("orders", 60.0)``
     of ``orders/min``; None for a unit of anything else.
     """
-    found = _RATE.match(unit)
-    return (found.group(1), _SECONDS[found.group(2)]) if found else None
+    match = _RATE.match(unit)
+    return (match.group(1), _SECONDS[match.group(2)]) if match else None
 
 
 def _unit_of_work(workload: Workload) -> str:

@@ -60,7 +60,7 @@ def conclude(analysis: HostAnalysis) -> dict[str, t.Any]:
     """
     result, comparisons = analysis.result, analysis.comparisons
     main = outcomes.deciding(analysis)
-    choice = CHOICES.get(said := outcomes.of_smt(analysis), said)
+    choice = CHOICES.get(outcome := outcomes.of_smt(analysis), outcome)
     changed = [*main, *analysis.of_other_arms, *outcomes.served_by_one(analysis)]
     more = advice.more_to_measure(result, changed, analysis.curves)
     first = findings.of_host(analysis)
@@ -91,7 +91,7 @@ def conclude(analysis: HostAnalysis) -> dict[str, t.Any]:
 
 def recommendation(main: t.Sequence[Comparison]) -> str:
     """Combine the comparisons of SMT off against SMT on that decide into a recommendation, as in :func:`conclude`."""
-    return CHOICES.get(said := outcomes.outcome(main), said)
+    return CHOICES.get(outcome := outcomes.outcome(main), outcome)
 
 
 def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str) -> list[str]:
@@ -371,10 +371,10 @@ def _of_other_arms(analysis: HostAnalysis) -> list[str]:
     for groups in by_arm.values():
         clauses = []
         for placement, group in groups.items():
-            said = _clauses(
+            clause = _clauses(
                 group, "it", lambda open_ones: f"{_named(open_ones)} {wording.verb(open_ones, 'is', 'are')} not decided"
             )
-            clauses.append(f"with {placements.title(placement)}: {said}")
+            clauses.append(f"with {placements.title(placement)}: {clause}")
             candidate = group[0]["candidate"]["arm_title"]
         confounded = _confounded(itertools.chain(*groups.values()))
         sentences.append(f"{wording.capital(candidate)} against {baseline}, {'; '.join(clauses)}{confounded}.")
@@ -531,18 +531,18 @@ def _from_placements(comparisons: t.Sequence[Comparison]) -> str | None:
         ]
         # A response time is no work that is done.
         waits = [comparison for comparison in group if comparison not in done and comparison not in taken]
-        said = [f"did {_each(done, 'ratio', ('ci_low', 'ci_high'), f' the work of {base}')}"] if done else []
+        clauses = [f"did {_each(done, 'ratio', ('ci_low', 'ci_high'), f' the work of {base}')}"] if done else []
         for metric in dict.fromkeys(comparison["metric"] for comparison in taken):
             of_metric = [comparison for comparison in taken if comparison["metric"] == metric]
-            said.append(f"took {_each(of_metric, 'change', change.FIELDS[1:], f' the {metric} of {base}', 1.0)}")
+            clauses.append(f"took {_each(of_metric, 'change', change.FIELDS[1:], f' the {metric} of {base}', 1.0)}")
         times = [comparison for comparison in waits if comparison["unit"] in units.SECONDS]
         if times:
-            said.append(f"took {_each(times, 'change', change.FIELDS[1:], f' as long as {base}', 1.0)}")
+            clauses.append(f"took {_each(times, 'change', change.FIELDS[1:], f' as long as {base}', 1.0)}")
         others = [comparison for comparison in waits if comparison not in times]
         for metric in dict.fromkeys(comparison["metric"] for comparison in others):
             of_metric = [comparison for comparison in others if comparison["metric"] == metric]
-            said.append(f"had {_each(of_metric, 'change', change.FIELDS[1:], f' the {metric} of {base}', 1.0)}")
-        return f"{state}, {subject} {', and '.join(said)}."
+            clauses.append(f"had {_each(of_metric, 'change', change.FIELDS[1:], f' the {metric} of {base}', 1.0)}")
+        return f"{state}, {subject} {', and '.join(clauses)}."
     return None
 
 

@@ -77,18 +77,18 @@ def _sharing(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[st
             of_ends = {smt_metrics.what_two_share(end, 1.0) for end in (low / fastest[1], high / fastest[0])}
             if len(cpus) == 2 and len(of_ends) == 1:
                 shares.setdefault(cpus, []).append(of_ends.pop())
-    said = []
+    clauses = []
     for cpus, found in shares.items():
         is_known = any(set(cpus) <= core for core in siblings)
         pair = f"CPUs {cpus[0]} and {cpus[1]}"
         if "core" in found:
             kernel = "as the kernel says" if is_known else "and the kernel says otherwise"
-            said.append(f"{pair} share a core, {kernel}.")
+            clauses.append(f"{pair} share a core, {kernel}.")
         elif "cpu" in found and is_known:
-            said.append(f"{pair}, siblings of a core by the kernel, do no more work than one CPU.")
+            clauses.append(f"{pair}, siblings of a core by the kernel, do no more work than one CPU.")
         elif "cpu" in found:
-            said.append(f"{pair} are one CPU, and the kernel says otherwise.")
-    return said
+            clauses.append(f"{pair} are one CPU, and the kernel says otherwise.")
+    return clauses
 
 
 def room(analysis: HostAnalysis, workload: Workload) -> str | None:

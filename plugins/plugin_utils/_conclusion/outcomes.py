@@ -210,10 +210,10 @@ def parts_against(analysis: HostAnalysis) -> list[Comparison]:
     """Return the comparisons of SMT off against SMT on of workloads that were compared on a part of the machine only,
     at the widest of them, with a verdict that none of those has that decide.
     """
-    said = {comparison["verdict"] for comparison in [*deciding(analysis), *of_smt_by_one(analysis)]}
-    if not said:
+    verdicts = {comparison["verdict"] for comparison in [*deciding(analysis), *of_smt_by_one(analysis)]}
+    if not verdicts:
         return []
-    called = {paired.GAIN, paired.LOSS} - said
+    called = {paired.GAIN, paired.LOSS} - verdicts
     known = _of_the_whole(analysis) | {curve.workload for curve in analysis.curves}
     return [
         comparison
@@ -302,8 +302,8 @@ def of_smt(analysis: HostAnalysis) -> str:
     """Return the outcome of SMT off against SMT on. Comparisons on which all agree decide nothing where those are
     missing that could contradict them (:func:`is_incomplete`).
     """
-    said = outcome([*deciding(analysis), *of_smt_by_one(analysis)])
-    return UNDECIDED if said in (WORSE, BETTER, EQUAL) and is_incomplete(analysis) else said
+    verdict = outcome([*deciding(analysis), *of_smt_by_one(analysis)])
+    return UNDECIDED if verdict in (WORSE, BETTER, EQUAL) and is_incomplete(analysis) else verdict
 
 
 def is_incomplete(analysis: HostAnalysis) -> bool:
@@ -366,8 +366,8 @@ def of_pair(analysis: HostAnalysis, pair: tuple[str, str], group: t.Sequence[Com
     """Return the outcome of comparisons of two arms, the baseline first; undecided where they agree, and one arm cannot
     do what the other one can.
     """
-    said = outcome(group)
-    return UNDECIDED if said in (WORSE, BETTER, EQUAL) and on_one_side(analysis, pair) else said
+    verdict = outcome(group)
+    return UNDECIDED if verdict in (WORSE, BETTER, EQUAL) and on_one_side(analysis, pair) else verdict
 
 
 def _subject(comparison: Comparison) -> tuple[str, float | None]:

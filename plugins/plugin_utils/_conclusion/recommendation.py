@@ -68,7 +68,7 @@ def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> dict[st
     """
     result, main = analysis.result, outcomes.deciding(analysis)
     every = [*main, *outcomes.of_smt_by_one(analysis)]
-    performance = conclusion.CHOICES.get(said := outcomes.of_smt(analysis), said)
+    performance = conclusion.CHOICES.get(outcome := outcomes.of_smt(analysis), outcome)
     others = [*_vulnerabilities(result), *_licence(result, main, licence)]
     sides = {reason["points_to"] for reason in others} - {None}
     choice, decided_by = performance, "performance" if performance in (conclusion.ON, conclusion.OFF) else None
@@ -142,15 +142,15 @@ def _performance(result: HostResult, comparison: Comparison) -> dict[str, t.Any]
             "margin": comparison["margin"],
             "text": load_limit.clause(result, comparison, ""),
         }
-    said = load_limit.as_said(comparison, len(result.arms))
-    where = recorded.arm_title(result, said["candidate"]["arm"])
+    turned = load_limit.as_said(comparison, len(result.arms))
+    where = recorded.arm_title(result, turned["candidate"]["arm"])
     return {
         **about,
-        "verdict": said["verdict"],
-        **{key: said[key] for key in ("ratio", "ci_low", "ci_high", *change.FIELDS, "n", "margin")},
+        "verdict": turned["verdict"],
+        **{key: turned[key] for key in ("ratio", "ci_low", "ci_high", *change.FIELDS, "n", "margin")},
         "text": (
-            f"{wording.subject_of(said)}: {wording.change_and_interval(change.Change.read(said))} with {where},"
-            f" {wording.VERDICT_TITLES[said['verdict']]}"
+            f"{wording.subject_of(turned)}: {wording.change_and_interval(change.Change.read(turned))} with {where},"
+            f" {wording.VERDICT_TITLES[turned['verdict']]}"
         ),
     }
 

@@ -223,11 +223,11 @@ def turned(combined: dict[str, t.Any], hosts: int, of_class: bool = False) -> st
     if not combined["turned_by"]:
         return ""
     names = list(combined["turned_by"])
-    said = join([VERDICT_TITLES.get(verdict, verdict) for verdict in dict.fromkeys(combined["turned_by"].values())])
+    verdicts = join([VERDICT_TITLES.get(verdict, verdict) for verdict in dict.fromkeys(combined["turned_by"].values())])
     if combined["verdict"] == paired.INCONCLUSIVE:
         return (
             f"{named(names)} alone {verb(names, 'keeps', 'keep')} this open: without it the other {hosts - 1} say"
-            f" {said}."
+            f" {verdicts}."
         )
     more = combined["more_hosts"]
     takes = (
@@ -241,7 +241,7 @@ def turned(combined: dict[str, t.Any], hosts: int, of_class: bool = False) -> st
         return f"One host does not speak for its class, so each of {named(names)} is needed for this; {takes}."
     others = "the other host says" if hosts == 2 else f"the other {hosts - 1} say"
     alone = f"{names[0]} alone turns this" if len(names) == 1 else f"One host alone turns this, each of {named(names)}"
-    return f"{alone}: without it {others} {said}; {takes}."
+    return f"{alone}: without it {others} {verdicts}; {takes}."
 
 
 def join(parts: t.Sequence[str]) -> str:
@@ -261,8 +261,8 @@ def first_of(sentences: t.Sequence[str], what: str, verdicts: t.Sequence[str] | 
     # One more is said itself: that takes no more room.
     if more <= 1:
         return list(sentences)
-    said = f"The same holds for {more} further {what}."
+    summary = f"The same holds for {more} further {what}."
     if verdicts is not None:
         counts = collections.Counter(VERDICT_TITLES.get(verdict, verdict) for verdict in verdicts[NAMED:])
-        said = f"{more} further {what}: {join([f'{count} {word}' for word, count in counts.items()])}."
-    return [*sentences[:NAMED], said]
+        summary = f"{more} further {what}: {join([f'{count} {word}' for word, count in counts.items()])}."
+    return [*sentences[:NAMED], summary]

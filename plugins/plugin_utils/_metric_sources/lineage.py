@@ -134,8 +134,8 @@ def _own(query: str) -> float:
 def _ranges(made: prometheus.Rule | None, seconds: float) -> tuple[str, ...]:
     if made is None:
         return (f"its query looks back {span(seconds)}",) if seconds else ()
-    said = f"the rule {text.line(made.name, 100)} is evaluated every {span(made.seconds)}"
-    return (f"{said} and looks back {span(seconds)}" if seconds else said,)
+    clause = f"the rule {text.line(made.name, 100)} is evaluated every {span(made.seconds)}"
+    return (f"{clause} and looks back {span(seconds)}" if seconds else clause,)
 
 
 def span(seconds: float) -> str:

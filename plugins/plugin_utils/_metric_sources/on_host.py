@@ -38,8 +38,8 @@ def of_file(printed: str, sample: str) -> float | None:
     wanted = _key(f"{sample} 0")
     for line in printed.splitlines():
         if wanted is not None and not line.startswith("#") and _key(line) == wanted:
-            found = _SAMPLE.fullmatch(line.strip())
-            return _number(found[3]) if found else None
+            match = _SAMPLE.fullmatch(line.strip())
+            return _number(match[3]) if match else None
     return None
 
 
@@ -72,11 +72,11 @@ class Rate:
 
 def _key(line: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
     """Return name and labels of a line, None where it is no sample."""
-    found = _SAMPLE.fullmatch(line.strip())
-    if not found:
+    match = _SAMPLE.fullmatch(line.strip())
+    if not match:
         return None
-    labels: list[tuple[str, str]] = _LABEL.findall(found[2] or "")
-    return found[1], tuple(sorted(labels))
+    labels: list[tuple[str, str]] = _LABEL.findall(match[2] or "")
+    return match[1], tuple(sorted(labels))
 
 
 def _number(word: t.Any) -> float | None:

@@ -213,7 +213,7 @@ class Prometheus:
             value = _number(sample[1])
             if value is None:
                 raise self._server.error(
-                    f" gives {self._server.line(sample[1], 40)} for {_shown(query)}, which is no number to judge by"
+                    f" gives {self._server.line(sample[1], 40)} for {_readable(query)}, which is no number to judge by"
                 )
             return value
 
@@ -232,10 +232,10 @@ class Prometheus:
             if data["resultType"] != "vector":
                 sent = self._server.line(data["resultType"], 40)
                 raise self._server.error(
-                    f" answers {_shown(query)} with a {sent}: it has to be a number for each series"
+                    f" answers {_readable(query)} with a {sent}: it has to be a number for each series"
                 )
             if len(data["result"]) > most:
-                raise self._server.error(f" has {len(data['result'])} series for {_shown(query)}, more than {most}")
+                raise self._server.error(f" has {len(data['result'])} series for {_readable(query)}, more than {most}")
             self._check(_VECTORS, data["result"])
             return [
                 (series["metric"], value)
@@ -313,7 +313,7 @@ class Prometheus:
             for series in result[: MAX_SERIES_NAMES + 1]:
                 self._check(_VECTOR, series)
             if len(result) > MAX_SERIES_NAMES:
-                raise self._server.error(f" has series of {len(result)} names for {_shown(selector.written)}")
+                raise self._server.error(f" has series of {len(result)} names for {_readable(selector.written)}")
             return [series["metric"].get("__name__", "") for series in result]
 
     def interval(self, selector: promql.Selector) -> float | None:
@@ -330,7 +330,7 @@ class Prometheus:
             query = f"topk by (job) (1, count_over_time({selector.written}[{INTERVAL_MINUTES}m]))"
             of_jobs = self._asked("query", {"query": query})["result"]
             if len(of_jobs) > MAX_JOBS:
-                raise self._server.error(f" has series of {len(of_jobs)} jobs for {_shown(selector.written)}")
+                raise self._server.error(f" has series of {len(of_jobs)} jobs for {_readable(selector.written)}")
             return max((self._of_one(selector, series) for series in of_jobs), default=None)
 
     def _of_one(self, selector: promql.Selector, vector: t.Any) -> float:
@@ -351,7 +351,7 @@ class Prometheus:
             gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
         if not gaps:
             raise self._server.error(
-                f" has fewer than two samples of {_shown(selector.written)} in {INTERVAL_MINUTES} min: how far apart"
+                f" has fewer than two samples of {_readable(selector.written)} in {INTERVAL_MINUTES} min: how far apart"
                 " they are is not known yet"
             )
         # Scrapes are some milliseconds late or early.
@@ -363,11 +363,11 @@ class Prometheus:
         if data["resultType"] != kind:
             sent = self._server.line(data["resultType"], 40)
             raise self._server.error(
-                f" answers {_shown(query)} with a {sent}: a metric has to be one number for each host"
+                f" answers {_readable(query)} with a {sent}: a metric has to be one number for each host"
             )
         result = data["result"]
         if not result:
-            raise self._server.error(f" has no series for {_shown(query)}{self._other_names(query)}")
+            raise self._server.error(f" has no series for {_readable(query)}{self._other_names(query)}")
         for series in result[:2]:
             if (
                 isinstance(series, dict)
@@ -375,7 +375,7 @@ class Prometheus:
                 and {"histogram", "histograms"} & set(series)
             ):
                 raise self._server.error(
-                    f" gives a histogram for {_shown(query)}: ask for one number of it, such as"
+                    f" gives a histogram for {_readable(query)}: ask for one number of it, such as"
                     " histogram_quantile(0.99, ...)"
                 )
             self._check(checker, series)
@@ -383,7 +383,7 @@ class Prometheus:
             first, second = result[0]["metric"], result[1]["metric"]
             differ = sorted(label for label in {*first, *second} if first.get(label) != second.get(label))
             raise self._server.error(
-                f" has {len(result)} series for {_shown(query)}, which differ by"
+                f" has {len(result)} series for {_readable(query)}, which differ by"
                 f" {self._server.line(', '.join(differ), 100) or 'nothing'}: a metric has to be one number for each"
                 " host, so sum them or name one"
             )
@@ -411,19 +411,21 @@ class Prometheus:
     def _asked(self, path: str, wanted: dict[str, str], kind: type = dict, checker: schema.Checker = _DATA) -> t.Any:
         """Return the data of an answer."""
         status, sent, body = self._server.ask(f"api/v1/{path}", {**wanted, **_WHOLE})
-        said = _OF_STATUS.get(status)
-        if said is None and 300 <= status < 400:
-            said = "redirects elsewhere (status {status}), which is not followed: give the address that it redirects to"
-        if said is None and "json" not in sent:
+        problem = _OF_STATUS.get(status)
+        if problem is None and 300 <= status < 400:
+            problem = (
+                "redirects elsewhere (status {status}), which is not followed: give the address that it redirects to"
+            )
+        if problem is None and "json" not in sent:
             shown = self._server.line(sent, 60) or "nothing"
-            said = _WITHOUT_JSON.get(
+            problem = _WITHOUT_JSON.get(
                 status,
                 f"answers with {shown} and status {{status}} instead of JSON: is it the address of a Prometheus"
                 " server?",
             )
-        if said is not None:
+        if problem is not None:
             raise self._server.error(
-                " " + said.replace("{status}", str(status)).replace("{variable}", self._server.variable)
+                " " + problem.replace("{status}", str(status)).replace("{variable}", self._server.variable)
             )
         try:
             document = text.parse(body.decode("utf-8", errors="replace"))
@@ -481,5 +483,5 @@ def _nearest(value: str, known: t.Sequence[str]) -> list[str]:
     return near or likely[:MAX_NAMES]
 
 
-def _shown(query: str) -> str:
+def _readable(query: str) -> str:
     return text.line(query, 200)

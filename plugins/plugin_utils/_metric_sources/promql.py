@@ -96,12 +96,12 @@ class _Reader:
         self._tokens: list[tuple[str, str, int, int]] = []
         place = 0
         while not self._tokens or self._tokens[-1][0] != "end":
-            found = _TOKEN.match(query, place)
-            if found is None:
+            match = _TOKEN.match(query, place)
+            if match is None:
                 raise self._error(query[place : place + 20].split()[:1] or ["its end"], place)
-            kind = str(found.lastgroup)
-            self._tokens.append((kind, found[kind], found.start(kind), found.end()))
-            place = found.end()
+            kind = str(match.lastgroup)
+            self._tokens.append((kind, match[kind], match.start(kind), match.end()))
+            place = match.end()
         self._place = 0
 
     def whole(self) -> list[Use]:

@@ -78,14 +78,14 @@ class Access:
         """The address for messages: its path may be what gives access, as with servers of several tenants."""
         return text.line("{0.scheme}://{0.netloc}".format(urllib.parse.urlsplit(self.url)), 200)
 
-    def hide(self, said: str) -> str:
+    def hide(self, message: str) -> str:
         """Return what a server or an error says without credentials."""
         basic = (
             base64.b64encode(f"{self.user.reveal()}:{self.password.reveal()}".encode()).decode() if self.user else ""
         )
         for secret in (self.token, self.password, Secret(basic)):
-            said = secret.hide(said)
-        return said
+            message = secret.hide(message)
+        return message
 
 
 def access(get: t.Callable[[str], t.Any], variable: str = variables.OF_TRIAL) -> Access:
@@ -215,17 +215,17 @@ class Server:
         """How the names of the variables begin that say how it is reached."""
         return self._access.variable
 
-    def error(self, said: str) -> SourceError:
+    def error(self, problem: str) -> SourceError:
         """Return an error about this server."""
-        return SourceError(f"the metrics server {self._access.shown}{said}")
+        return SourceError(f"the metrics server {self._access.shown}{problem}")
 
-    def line(self, said: t.Any, most: int) -> str:
+    def line(self, message: t.Any, most: int) -> str:
         """Return what the server says for a message, without the credentials that it may repeat."""
-        return text.line(self._access.hide(str(said)), most)
+        return text.line(self._access.hide(str(message)), most)
 
-    def is_repeated(self, said: str) -> bool:
+    def is_repeated(self, message: str) -> bool:
         """Return whether a credential is in what the server says."""
-        return self._access.hide(said) != said
+        return self._access.hide(message) != message
 
     def ask(self, path: str, wanted: t.Mapping[str, str]) -> Answer:
         """Return the answer to a GET request, whatever its status.

@@ -65,7 +65,7 @@ def verdict(before: Logs, after: Logs, level: float, margin: float, least_half: 
 def turned_by(
     names: t.Sequence[str],
     sides: tuple[Logs, Logs],
-    said: str,
+    of_all: str,
     level: float,
     margin: float,
     least_half: t.Callable[[int], float | None],
@@ -76,7 +76,7 @@ def turned_by(
     Args:
         names: of the hosts, two or more.
         sides: logarithms of both sides, a value for each host, turned so that larger is better.
-        said: the verdict of all hosts.
+        of_all: the verdict of all hosts.
         level: of its test.
         margin: the equivalence margin, as a logarithm.
         least_half: by the place of the host that is left out, half of the least width of the others' interval; None
@@ -92,11 +92,11 @@ def turned_by(
         before, after = ([*side[:place], *side[place + 1 :]] for side in sides)
         half = least_half(place)
         others = verdicts.INCONCLUSIVE if half is None else verdict(before, after, level, margin, half)
-        if others != said:
+        if others != of_all:
             turned[names[place]] = others
             counts.append(needed(_ratios(before, after) if len(names) > 2 else ratios, level, margin))
     return turned, (
-        None if said == verdicts.INCONCLUSIVE else more(turned, counts, needed(ratios, level, margin), len(names))
+        None if of_all == verdicts.INCONCLUSIVE else more(turned, counts, needed(ratios, level, margin), len(names))
     )
 
 

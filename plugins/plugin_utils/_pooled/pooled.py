@@ -138,11 +138,11 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
     for place, (hosts, spread, p_value) in enumerate(zip(family, spreads, p_values)):
         level, differ = levels.get(place, alpha), differing.get(place, 1.0)
         centre, low, high = _interval(hosts, spread, level)
-        said = _said(hosts)
+        decided = _decided_alone(hosts)
         verdict = paired.INCONCLUSIVE
         if low is not None and high is not None and _is_enough([comparison["n"] for comparison in hosts.values()]):
             verdict = verdicts.verdict(centre, low, high, math.log1p(margin))
-        if len(said) > 1 and differ <= alpha:
+        if len(decided) > 1 and differ <= alpha:
             verdict = HOSTS_DISAGREE
         # Without a verdict, a host is named only if it stands out: leaving out one's opponents until they agree is no
         # test.
@@ -175,7 +175,7 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
                     if spread.p_value is None
                     else {"q": spread.statistic, "p_value": spread.p_value, "p_adjusted": differ}
                 ),
-                "said": said,
+                "said": decided,
                 "confounded": any(comparison["confounded"] for comparison in hosts.values()),
                 "turned_by": turned_by,
                 "more_hosts": more_hosts,
@@ -323,12 +323,12 @@ def _is_enough(counts: t.Sequence[int]) -> bool:
     )
 
 
-def _said(hosts: Hosts) -> dict[str, list[str]]:
+def _decided_alone(hosts: Hosts) -> dict[str, list[str]]:
     """Return the hosts that are decided by themselves: verdict -> names."""
-    said = {
+    by_verdict = {
         verdict: [name for name, comparison in hosts.items() if comparison["verdict"] == verdict] for verdict in DECIDED
     }
-    return {verdict: names for verdict, names in said.items() if names}
+    return {verdict: names for verdict, names in by_verdict.items() if names}
 
 
 def _method(hosts: Hosts) -> str:

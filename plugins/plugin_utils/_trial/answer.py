@@ -37,7 +37,7 @@ def sentences(trial: Trial, found: t.Sequence[evidence.Comparison], looks: evide
 
 def others(trial: Trial, found: t.Sequence[evidence.Comparison]) -> list[str]:
     """Return a sentence for each other metric, and for the primary one without what goes along with the traffic."""
-    said = [
+    lines = [
         _with_hosts(f"{_change(trial, comparison)}: {comparison['effect']}.", comparison)
         for comparison in found
         if not comparison["primary"]
@@ -49,19 +49,19 @@ def others(trial: Trial, found: t.Sequence[evidence.Comparison]) -> list[str]:
                 f"{comparison['metric']} with {trial.titles[comparison['candidate']]},"
                 f" without what goes along with {trial.traffic}"
             )
-            said.append(f"{what}: {effects.said(rest)}.")
-    return said
+            lines.append(f"{what}: {effects.said(rest)}.")
+    return lines
 
 
 def disagreements(trial: Trial, found: t.Sequence[evidence.Comparison]) -> list[str]:
     """Return a sentence for each arm in which metrics of the same thing point different ways."""
     counted = [comparison for comparison in found if comparison["primary"] or comparison["metric"] != trial.traffic]
-    said = []
+    lines = []
     for group in effects.disagreeing(counted):
         parts = "; ".join(f"{comparison['metric']} {effects.said(comparison)}" for comparison in group)
         title = trial.titles[group[0]["candidate"]]
-        said.append(f"Metrics of the same thing point different ways with {title}: {parts}.")
-    return said
+        lines.append(f"Metrics of the same thing point different ways with {title}: {parts}.")
+    return lines
 
 
 def lost(trial: Trial, written: t.Mapping[str, t.Sequence[records.WrittenPeriod]]) -> list[str]:
@@ -112,7 +112,7 @@ def rests_on(trial: Trial, found: t.Sequence[evidence.Comparison], periods: unit
         if trial.design.name == design.PARALLEL
         else "a block of periods of a group of hosts"
     )
-    said = [
+    lines = [
         f"One observation is {of_hosts}, never a scrape.",
         (
             f"Which arm came when was drawn by lot (seed {trial.seed}): verdicts hold however much neighbouring periods"
@@ -125,7 +125,7 @@ def rests_on(trial: Trial, found: t.Sequence[evidence.Comparison], periods: unit
             f"up to {trial.looks_back_seconds:.3g} s before it, and the first {trial.settle_seconds:g} s of a period"
             " are not counted"
         )
-        said.append(f"A value counts samples from {ages}: none of them is of another period.")
+        lines.append(f"A value counts samples from {ages}: none of them is of another period.")
     for arm in trial.arms[1:]:
         carried = assumptions.carry_over(trial.design, (trial.arms[0], arm), periods, primary.name, primary.per)
         if carried is not None:
@@ -136,12 +136,12 @@ def rests_on(trial: Trial, found: t.Sequence[evidence.Comparison], periods: unit
                 else ""
             )
             rests = f"(p = {carried.p_value:.2g}, {carried.units} observations){more}"
-            said.append(
+            lines.append(
                 f"What a change of arm leaves behind {seen} in {primary.name} with {trial.titles[arm]} {rests}."
             )
     correlation = assumptions.autocorrelation(trial.design, periods, primary.name, primary.per)
     if correlation is not None:
-        said.append(f"Neighbouring periods of a host have a correlation of {correlation:.2f} in {primary.name}.")
+        lines.append(f"Neighbouring periods of a host have a correlation of {correlation:.2f} in {primary.name}.")
     if trial.traffic is not None:
         changed = [
             comparison
@@ -149,10 +149,10 @@ def rests_on(trial: Trial, found: t.Sequence[evidence.Comparison], periods: unit
             if comparison["metric"] == trial.traffic and comparison["verdict"] in (verdicts.GAIN, verdicts.LOSS)
         ]
         if changed:
-            said.append(
+            lines.append(
                 f"{trial.traffic} itself depends on the arm, so figures without it would hide a part of the effect."
             )
-    return said
+    return lines
 
 
 def _sentence(trial: Trial, comparison: evidence.Comparison, decided: str | None) -> str:

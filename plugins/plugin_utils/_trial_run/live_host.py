@@ -81,8 +81,10 @@ class AnsibleHost:
         if self._hook:
             answer = self._run(shlex.join(self._hook))
             if answer.get("rc") != 0:
-                said = text.line(f"{answer.get('stderr') or ''} {answer.get('stdout') or ''}".strip() or "nothing", 300)
-                return f"{self._shown_hook} ended with {text.line(answer.get('rc'), 20)}: {said}"
+                output = text.line(
+                    f"{answer.get('stderr') or ''} {answer.get('stdout') or ''}".strip() or "nothing", 300
+                )
+                return f"{self._shown_hook} ended with {text.line(answer.get('rc'), 20)}: {output}"
         # Once for each number: services that count their CPUs do so at their start.
         known, self._asked = before in self._asked, self._asked | {before}
         return None if known else self._old_numbers(before)

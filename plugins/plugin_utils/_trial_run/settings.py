@@ -142,12 +142,12 @@ def whole(name: str, given: object, least: float, most: float) -> int:
     Raises:
         TrialSettingsError: it is none; the message says what is allowed.
     """
-    found = re.fullmatch(r"[0-9]{1,9}", str(given).strip()) if not isinstance(given, bool) else None
-    if not found or not least <= int(found[0]) <= most:
+    match = re.fullmatch(r"[0-9]{1,9}", str(given).strip()) if not isinstance(given, bool) else None
+    if not match or not least <= int(match[0]) <= most:
         raise TrialSettingsError(
             f"{name} is {text.line(given, 40)}: it must be a whole number from {least:g} to {most:g}"
         )
-    return int(found[0])
+    return int(match[0])
 
 
 def seconds(name: str, given: object) -> float:
@@ -156,8 +156,8 @@ def seconds(name: str, given: object) -> float:
     Raises:
         TrialSettingsError: it is none.
     """
-    found = _DURATION.fullmatch(str(given).strip()) if not isinstance(given, bool) else None
-    value = float(found[1]) * _UNITS[found[2] or "s"] if found else math.nan
+    match = _DURATION.fullmatch(str(given).strip()) if not isinstance(given, bool) else None
+    value = float(match[1]) * _UNITS[match[2] or "s"] if match else math.nan
     if not 0 <= value <= MAX_SECONDS:
         raise TrialSettingsError(f"{name} is {text.line(given, 40)}: it must be a duration such as 30s or 2m")
     return value
@@ -173,13 +173,13 @@ def most_switched(given: object, hosts: int) -> int:
     Raises:
         TrialSettingsError: it is neither.
     """
-    found = re.fullmatch(r"([1-9][0-9]{0,5})(%?)", str(given).strip())
-    if not found or (found[2] and int(found[1]) > 100):
+    match = re.fullmatch(r"([1-9][0-9]{0,5})(%?)", str(given).strip())
+    if not match or (match[2] and int(match[1]) > 100):
         raise TrialSettingsError(
             f"smt_trial_most_switched is {text.line(given, 40)}: it must be a number of hosts, 1 or more, or a share of"
             " them such as 50%"
         )
-    return max(1, hosts * int(found[1]) // 100) if found[2] else int(found[1])
+    return max(1, hosts * int(match[1]) // 100) if match[2] else int(match[1])
 
 
 def _entries(name: str, given: object) -> list[t.Any]:

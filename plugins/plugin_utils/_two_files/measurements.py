@@ -152,9 +152,11 @@ def _of_document(content: str) -> list[Series]:
     ]
 
 
-def _see_that_it_worked(name: object, what: str, said: t.Iterable[t.Any]) -> None:
+def _see_that_it_worked(name: object, what: str, statuses: t.Iterable[t.Any]) -> None:
     """Refuse a measurement of which its tool said anything but nothing, 0 or false: it failed."""
-    failed = ["null" if value is None else str(value) for value in said if str(value).lower() not in ("", "0", "false")]
+    failed = [
+        "null" if value is None else str(value) for value in statuses if str(value).lower() not in ("", "0", "false")
+    ]
     if failed:
         shown = text.line(", ".join(failed), 200)
         raise MeasurementsError(f"{text.line(name, 100)} failed ({what} {shown}): measure it again, or leave it out")

@@ -275,7 +275,7 @@ class GrubMkconfig:
             files.insert(self._place(files), "")
         if not files:
             return []
-        names = [self._shown(name) if name else "" for name in files]
+        names = [self._file_name(name) if name else "" for name in files]
         try:
             output = transaction.run_tool(self._fs, ["/bin/sh", "-c", _SHOW, "sh", own or "", *files])
         except BootLoaderError as error:
@@ -314,7 +314,7 @@ class GrubMkconfig:
                     f" {', '.join(wrong)}. Change it there, or give the file a name that comes before"
                 )
 
-    def _shown(self, name: str) -> str:
+    def _file_name(self, name: str) -> str:
         return name
 
     def _generate(self, new: str) -> None:

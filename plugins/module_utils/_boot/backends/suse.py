@@ -56,7 +56,7 @@ class GrubSuse(grub_mkconfig.GrubMkconfig):
     def _administrators_files(self) -> "list[str]":
         return [self._memory_file]
 
-    def _shown(self, name: str) -> str:
+    def _file_name(self, name: str) -> str:
         return self._fs.path(SETTINGS)
 
 

@@ -62,7 +62,7 @@ class Program:
         now: "t.Callable[[], float]" = time.monotonic,
     ) -> None:
         self._fs, self._visit, self._wait, self._now = fs, visit, wait, now
-        self._said = ""
+        self._last_sentence = ""
         self._refused = 0
 
     def run(self) -> None:
@@ -186,9 +186,9 @@ class Program:
 
     def _say(self, sentence: str) -> None:
         sentence = host_text.printable(" ".join(sentence.split()), 1000)
-        if sentence == self._said:
+        if sentence == self._last_sentence:
             return
-        self._said = sentence
+        self._last_sentence = sentence
         notify(f"STATUS={sentence}")
         with contextlib.suppress(OSError):
             sys.stderr.write(f"threadwise-smt: {sentence}\n")

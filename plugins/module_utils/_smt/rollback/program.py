@@ -66,7 +66,7 @@ class Program:
         self._run_command = run_command
         # The CPUs of the change, from before the first attempt to take it back.
         self._changed: t.Optional[base.Online] = None
-        self._said = ""
+        self._last_sentence = ""
 
     def run(self) -> None:
         """Wait for the time, and roll back. End at once where the change is confirmed."""
@@ -133,8 +133,8 @@ class Program:
 
     def _say(self, sentence: str) -> None:
         sentence = host_text.printable(" ".join(sentence.split()), 2000)
-        if sentence != self._said:
-            self._said = sentence
+        if sentence != self._last_sentence:
+            self._last_sentence = sentence
             service.notify(f"STATUS={sentence}")
             with contextlib.suppress(OSError):
                 sys.stderr.write(f"threadwise-smt: {sentence}\n")

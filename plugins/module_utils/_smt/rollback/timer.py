@@ -76,8 +76,8 @@ class RollbackTimer:
             ]
         status, _out, message = self._run(command)
         if status != 0:
-            said = f": {' '.join(message.split())[:500]}" if message.strip() else ""
-            raise RollbackTimerError(f"{command[0]} did not start the rollback timer (status {status}){said}")
+            detail = f": {' '.join(message.split())[:500]}" if message.strip() else ""
+            raise RollbackTimerError(f"{command[0]} did not start the rollback timer (status {status}){detail}")
 
     def stop(self) -> None:
         """Stop the service, which ends by itself where nothing is pending, and remove its program."""

@@ -128,17 +128,17 @@ class Factorial:
             return f"{of}: with {second_base}, {here}; with {second}, {there}."
         known = "neither depends on the other"
         if self.interaction.verdict == paired.INCONCLUSIVE:
-            known = f"whether one depends on the other is not decided ({_said(self.interaction)})"
+            known = f"whether one depends on the other is not decided ({_change_of(self.interaction)})"
         return f"{of}: {'; '.join(map(self._clause, (first, second), self.main))}; {known}."
 
     def _clause(self, name: str, effect: Effect) -> str:
         if effect.is_called:
-            return f"{name} changes it by {_said(effect)}, {wording.VERDICT_TITLES[effect.verdict]}"
+            return f"{name} changes it by {_change_of(effect)}, {wording.VERDICT_TITLES[effect.verdict]}"
         if effect.verdict == paired.EQUIVALENT:
             return f"{name} leaves it within {wording.margin(self.margin)}"
         if effect.low is None:
             return f"what {name} does {wording.counted(effect.blocks, 'block')} cannot say"
-        return f"{name} is not decided ({_said(effect)})"
+        return f"{name} is not decided ({_change_of(effect)})"
 
 
 def of_host(analysis: HostAnalysis) -> list[Factorial]:
@@ -276,5 +276,5 @@ def _effect(judged: paired.Result, better: str) -> Effect:
     return Effect(change, judged["ratio"], low, high, judged["verdict"], judged["n"])
 
 
-def _said(effect: Effect) -> str:
+def _change_of(effect: Effect) -> str:
     return wording.change_of(effect.change) if effect.low is None else wording.change_and_interval(effect.change)

@@ -84,13 +84,13 @@ def cautions(result: HostResult, comparisons: t.Sequence[Comparison]) -> dict[st
             for arm, spot in [(side["arm"], side["placement"])]
             if comparison["primary"]
         ]
-        said = _differences(sides[0], sides[1], of_arms) if sides else {}
-        if said:
+        differences = _differences(sides[0], sides[1], of_arms) if sides else {}
+        if differences:
             where = f" with {placements.title(comparison['placement'])}" if of_arms else ""
             found[
-                f"{comparison['title']}, {sides[0].name} against {sides[1].name}{where}: {'; '.join(said)}. So the"
-                " difference is not theirs alone: measure again when nothing disturbs one side."
-            ] = " and ".join(dict.fromkeys(said.values()))
+                f"{comparison['title']}, {sides[0].name} against {sides[1].name}{where}: {'; '.join(differences)}. So"
+                " the difference is not theirs alone: measure again when nothing disturbs one side."
+            ] = " and ".join(dict.fromkeys(differences.values()))
     return found
 
 
@@ -155,13 +155,13 @@ def others_by_worker(sample: Sample) -> float | None:
 
 def _differences(first: _Side, other: _Side, of_arms: bool) -> dict[str, str]:
     """Return a clause for each disturbance that one of two sides had, with the name of that side."""
-    said = {}
+    differences = {}
     for name, clause in _CLAUSES.items():
         more, less = sorted((first, other), key=lambda side: -(getattr(side, name) or 0.0))
         if None not in (getattr(more, name), getattr(less, name)) and _is_apart(name, more, less, of_arms):
             text = clause.format(more=more, less=less).replace("%", " %")
-            said[text] = (less if name in ("share", "frequency") else more).name
-    return said
+            differences[text] = (less if name in ("share", "frequency") else more).name
+    return differences
 
 
 def _is_apart(name: str, more: _Side, less: _Side, of_arms: bool) -> bool:

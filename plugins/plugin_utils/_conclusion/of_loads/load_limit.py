@@ -148,5 +148,5 @@ def _why_failed(result: HostResult, level: Level) -> str:
         if not sample.ok
         and (sample.workload, sample.placement, sample.arm) == (level.workload, level.measured_as, level.arm)
     )
-    said = "; ".join(f"{count} of its samples failed: {error}" for error, count in errors.most_common(wording.NAMED))
-    return f" ({said})" if said else ""
+    reasons = "; ".join(f"{count} of its samples failed: {error}" for error, count in errors.most_common(wording.NAMED))
+    return f" ({reasons})" if reasons else ""
