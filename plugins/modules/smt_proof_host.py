@@ -160,7 +160,7 @@ def main() -> None:
             }
             for view, different in seen
         ],
-        instruments=[instrument._asdict() for instrument in instruments.found(fs)],
+        instruments=[instrument._asdict() for instrument in instruments.try_all(fs)],
         switch=switched and dict(switched._asdict(), different=dict(switched.different)),
         recorded=recorded,
     )

@@ -114,7 +114,7 @@ class Isolated(RuntimeArm):
 
     def switch(self) -> None:
         """Make the partition and enter it."""
-        own = self._groups.of("self")
+        own = self._groups.of_process("self")
         if own is None or own == GROUP:
             raise ArmError(f"the cgroup of the plan is {own}: it has to be another one than {GROUP}")
         left = self._take_down(own)
@@ -178,14 +178,14 @@ class Isolated(RuntimeArm):
         shared = cpulist.parse_or_empty(self._groups.read("/", "cpuset.cpus.effective")) & self._cpus
         if shared:
             raise ArmError(f"everything else may run on CPUs {cpulist.render(shared)} of the partition")
-        if self._groups.of("self") != GROUP:
-            raise ArmError(f"the plan is in the cgroup {self._groups.of('self')}, not in the partition")
+        if self._groups.of_process("self") != GROUP:
+            raise ArmError(f"the plan is in the cgroup {self._groups.of_process('self')}, not in the partition")
 
     def save(self) -> "dict[str, t.Any]":
         """Return the cgroup of this process, whether cpusets are handed down, and the masks of tasks."""
         online = smt_state.read(files=self.host.files)["online"]
         return {
-            "cgroup": self._groups.of("self") or "/",
+            "cgroup": self._groups.of_process("self") or "/",
             "handed_down": self._groups.handed_down("/"),
             "tasks": affinity.capture_tasks(self.host.files, online),
         }

@@ -325,7 +325,9 @@ def _plugged(before: smt_state.State, after: smt_state.State) -> "list[str]":
     in each arm the workers would have others than the plan says.
     """
     was, now = set(before["present"]), set(after["present"])
-    return smt_state.about(was - now, "{are} no longer present") + smt_state.about(now - was, "{are} new to this host")
+    return smt_state.cpu_sentences(was - now, "{are} no longer present") + smt_state.cpu_sentences(
+        now - was, "{are} new to this host"
+    )
 
 
 def _cpu_state(state: "Mapping[str, t.Any]") -> "dict[str, t.Any]":

@@ -51,7 +51,7 @@ class Cgroups:
         """Return whether there is such a cgroup."""
         return self.files.exists(self.path(cgroup))
 
-    def of(self, pid: "int | str") -> "str | None":
+    def of_process(self, pid: "int | str") -> "str | None":
         """Return the cgroup of a process, or None when it has ended."""
         lines = (self.files.read(f"proc/{pid}/cgroup") or "").splitlines()
         return next((line[len("0::") :] for line in lines if line.startswith("0::/")), None)

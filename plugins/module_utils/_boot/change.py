@@ -241,7 +241,7 @@ class _Update:
         """Make the change, unless this is check mode, and return the result."""
         desired, backend = self._desired, self._backend
         before = [self._related(entry.arguments + entry.borrowed) for entry in _booted_by_default(self._entries)]
-        found = backend.found(desired)
+        found = backend.to_remove(desired)
         pending = backend.pending(desired)
         conflicts = self._conflicts()
         if pending and self._request.mitigations is not None:
@@ -318,7 +318,7 @@ class _Update:
         going = set() if online is None else set(now).difference(online)
         leaves_some = self._count is not None and (online is None or set(self._topology.present).difference(online))
         if going or leaves_some:
-            self._backend.warnings += [f"{sentence}. It may undo this." for sentence in others.found(self._fs)]
+            self._backend.warnings += [f"{sentence}. It may undo this." for sentence in others.find(self._fs)]
         # What only maxcpus leaves offline may come online; siblings are refused by the kernel after nosmt.
         rules = udev_rules.active(self._fs) if leaves_some else []
         if rules:

@@ -92,7 +92,7 @@ class OwnArguments:
         """
         if loader.keeps_settings:
             return
-        for entry in backend.found(_EVERY):
+        for entry in backend.to_remove(_EVERY):
             if entry["argument"] not in self.configured:
                 raise backend_base.BootLoaderError(
                     f"{entry['where']} has {entry['argument']!r:.200} of its own, and {loader.title} keeps arguments in"

@@ -160,7 +160,7 @@ class _Reader:
 
     def _quota(self, pid: int) -> "float | None":
         """Return the smallest quota of a process's cgroups, in CPUs (``cpu.max``: a time, and its period)."""
-        cgroup, found = self._cgroups.of(pid) or "/", []
+        cgroup, found = self._cgroups.of_process(pid) or "/", []
         while cgroup.strip("/"):
             limit, _blank, period = (self._cgroups.read(cgroup, "cpu.max") or "").partition(" ")
             if limit.isdecimal() and period.isdecimal() and int(period):

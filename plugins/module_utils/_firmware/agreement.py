@@ -211,7 +211,10 @@ def _difference(seen: Seen, kernel: Kernel) -> str:
         )
     sentence = f"the firmware says {seen.setting}, and {shows}"
     if seen.staged == (attributes.ENABLED if kernel.has_threads else attributes.DISABLED):
-        return f"{sentence}, as {seen.attribute}={seen.staged_value} that is pending: the BMC has not seen the last boot yet"
+        return (
+            f"{sentence}, as {seen.attribute}={seen.staged_value} that is pending: the BMC has not seen the last boot"
+            " yet"
+        )
     unless = "" if kernel.has_threads else ", or the processor has no second threads"
     return (
         f"{sentence}: the value is not in force{unless}. Power the host off and on; if that changes nothing, set the"

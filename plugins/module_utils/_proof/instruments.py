@@ -46,7 +46,7 @@ class Instrument(t.NamedTuple):
     cost: "float | None" = None
 
 
-def found(fs: HostFs) -> "list[Instrument]":
+def try_all(fs: HostFs) -> "list[Instrument]":
     """Try each instrument of this host.
 
     Args:

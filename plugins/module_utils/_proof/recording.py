@@ -102,20 +102,20 @@ def read(fs: files.HostFs) -> "dict[str, str]":
 
 def _of_the_machine(fs: files.HostFs) -> "dict[str, str]":
     """Return what says which kind of machine it is, and how its CPUs were when all were online."""
-    found = {"proc/cpuinfo": _described(fs), **hypervisor.signs(fs)}
+    found = {"proc/cpuinfo": _processor_fields(fs), **hypervisor.signs(fs)}
     found[facts.ARCHITECTURE_PATH] = facts.architecture(fs, cpuinfo.read_first(fs)) + "\n"
     covered = seen_cpus.of_lxcfs(fs)
     if covered:
         found[seen_cpus.MOUNTS] = f"lxcfs {covered} fuse.lxcfs rw 0 0\n"
     known = facts.kernel_topology(fs)
     if known.source == "saved" and known.complete:
-        found[cache.PATH] = cache.nameless(fs, known)
+        found[cache.PATH] = cache.without_identity(fs, known)
     return found
 
 
-def _described(fs: files.HostFs) -> str:
-    """Return /proc/cpuinfo with the fields that describe processors; what a CPU has as the first one does is left out,
-    but for its place.
+def _processor_fields(fs: files.HostFs) -> str:
+    """Return /proc/cpuinfo with its ``FIELDS`` alone. One that is the same as the first CPU's is left out, but for
+    those of ``PLACE``; identification numbers are zeros.
     """
     kept: t.List[str] = []
     first: dict[str, str] = {}

@@ -623,7 +623,7 @@ class RuntimeChange:
                 f"{', '.join('/' + path for path in rules)}. Set neutralise_udev_rules to disable them"
             )
         if set(after["present"]) - set(after["online"]):
-            self.warnings += [f"{sentence}. It may undo this" for sentence in others.found(self.fs)]
+            self.warnings += [f"{sentence}. It may undo this" for sentence in others.find(self.fs)]
         if self.pending is not None and self.rollback_pending and not self.begins:
             self.warnings.append(
                 f"{pending_rollback.sentence(self.pending)}. What is requested here is rolled back with it, and is not"

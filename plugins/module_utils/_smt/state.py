@@ -73,14 +73,14 @@ def read(sysroot: str = "/", files: "KernelFiles | None" = None) -> State:
     """
     files = files or KernelFiles(sysroot)
     active = {"1": True, "0": False}.get(files.read(ACTIVE) or "")
-    state = of(
+    state = from_files(
         files.read(CONTROL), active, files.read(CPU_DIRECTORY + "/online"), files.read(CPU_DIRECTORY + "/present")
     )
     gone = seen_cpus.unavailable(files, set(state["present"]).difference(state["online"]))
     return {**state, "present": [cpu for cpu in state["present"] if cpu not in gone]}
 
 
-def of(control: "str | None", active: "bool | None", online: "str | None", present: "str | None") -> State:
+def from_files(control: "str | None", active: "bool | None", online: "str | None", present: "str | None") -> State:
     """Return a state from what the kernel's files read; None for a missing file.
 
     Args:
@@ -109,12 +109,12 @@ def differences(before: State, after: State) -> "list[str]":
         found.append(f"smt/control was {before['control']}, is {after['control']}")
     was, now = set(before["online"]), set(after["online"])
     present = set(after["present"])
-    found += about((was - now) & present, "{was} online, {are} offline")
-    found += about(was - now - present, "{was} online, {are} no longer present")
-    return found + about((now - was) & set(before["present"]), "{was} offline, {are} online")
+    found += cpu_sentences((was - now) & present, "{was} online, {are} offline")
+    found += cpu_sentences(was - now - present, "{was} online, {are} no longer present")
+    return found + cpu_sentences((now - was) & set(before["present"]), "{was} offline, {are} online")
 
 
-def about(cpus: "t.Collection[int]", sentence: str) -> "list[str]":
+def cpu_sentences(cpus: "t.Collection[int]", sentence: str) -> "list[str]":
     """Return a sentence about CPUs, however many they are, or nothing where there are none.
 
     Args:

@@ -611,7 +611,7 @@ def _verify(after: State, target: Target) -> None:
     if reached(after, target):
         return
     online = set(after["online"])
-    wrong = smt_state.about(target.online - online, "{are} offline") + smt_state.about(
+    wrong = smt_state.cpu_sentences(target.online - online, "{are} offline") + smt_state.cpu_sentences(
         target.offline & online, "{are} online"
     )
     if not wrong:

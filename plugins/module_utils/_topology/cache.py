@@ -56,9 +56,9 @@ def save(fs: HostFs, topology: Topology) -> bool:
     return _FILE.save(fs, _content(topology, machine_key(fs)))
 
 
-def nameless(fs: HostFs, topology: Topology) -> str:
-    """Return the text of a cache that counts for the files of this machine where nothing in them says which one it is,
-    as in a recorded tree: it says what the CPUs are, and not whose.
+def without_identity(fs: HostFs, topology: Topology) -> str:
+    """Return the text of a cache whose key is of the CPU model alone, without the machine's identity: :func:`load`
+    takes it in a recorded tree of this machine, which has none of the files of the identity.
 
     Args:
         fs: the host's files.

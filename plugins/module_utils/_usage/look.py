@@ -145,7 +145,7 @@ def take(
         "switches_a_second": round(seen.switches / seen.seconds) if seen.seconds else None,
         "busy_ratio": list(_times(sums.busy, 1 / threads)) if sums and threads else None,
         "shared_ratio": list(_times(sums.several, 1 / threads)) if sums and threads else None,
-        "cores": [_described(core) for core in narrowed],
+        "cores": [_as_data(core) for core in narrowed],
         "use": used
         and {key: list(value) if isinstance(value, tuple) else value for key, value in used._asdict().items()},
         **_named(seen),
@@ -292,7 +292,7 @@ def _why_not(
     return f"no time of CPUs {cpulist.render(missing)} was counted: look for longer" if missing else None
 
 
-def _described(core: Core) -> "dict[str, t.Any]":
+def _as_data(core: Core) -> "dict[str, t.Any]":
     return {
         "cpus": list(core.cpus),
         "usage": core.threads / len(core.cpus),

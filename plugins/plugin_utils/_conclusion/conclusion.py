@@ -551,18 +551,18 @@ def _of_sharing(comparisons: t.Sequence[Comparison]) -> t.Iterator[tuple[str, st
     is compared with what. Of numbers of workers the fewest share most.
     """
 
-    def of(effect: str) -> list[Comparison]:
+    def with_effect(effect: str) -> list[Comparison]:
         return [
             comparison
             for comparison in comparisons
             if comparison["effect"] == effect and comparison["primary"] and comparison["n"] >= paired.MIN_BLOCKS
         ]
 
-    if found := of("smt_yield"):
+    if found := with_effect("smt_yield"):
         yield "all threads combined", "one worker per core", found
-    if found := of("cost_of_sharing"):
+    if found := with_effect("cost_of_sharing"):
         yield "two workers on one core", "two on two cores", found
-    if found := of(host_comparisons.PACKING):
+    if found := with_effect(host_comparisons.PACKING):
         packed, apart = min(
             ((comparison["candidate"]["placement"], comparison["baseline"]["placement"]) for comparison in found),
             key=lambda pair: placements.rank(pair[0]),

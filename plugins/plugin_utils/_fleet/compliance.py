@@ -231,7 +231,7 @@ def running(facts: fields.Facts, desired: policy.DesiredState) -> dict[str, t.An
         return _aspect(UNKNOWN, ["the kernel does not report which online CPUs share a core"])
     cpus = fields.mapping(facts, "cpus")
     try:
-        now = smt_state.of(
+        now = smt_state.from_files(
             fields.if_text(facts.get("control")),
             active if isinstance(active, bool) else False,
             fields.if_text(cpus.get("online")),

@@ -52,7 +52,7 @@ class Lineage:
         self._of_rules: dict[int, Path] = {}
         self._of_selectors: dict[str, float] = {}
 
-    def of(self, query: str, declared: float | None = None) -> Path:
+    def looks_back(self, query: str, declared: float | None = None) -> Path:
         """Return how far back a query counts.
 
         Args:

@@ -245,7 +245,7 @@ def summarise(analysis: HostAnalysis, file: str, licence: recommendation.Licence
         "served_by_one": outcomes.served_by_one(analysis),
         "by_streams": outcomes.is_by_streams(analysis),
         "incomplete": outcomes.is_incomplete(analysis),
-        "tails": spread.found(analysis.comparisons),
+        "tails": spread.find(analysis.comparisons),
         "levels": [level.described() for level in analysis.levels],
         "crossovers": list(map(crossovers.described, analysis.curves)),
         "factors": [factor.described() for factor in factors.of_host(analysis)],

@@ -91,7 +91,7 @@ def _on_host(metric: Metric, check: float) -> Longest:
 
 def _of_query(metric: Metric, known: lineage.Lineage) -> Longest:
     try:
-        return _longest(metric, known.of(metric.origin.query, metric.looks_back))
+        return _longest(metric, known.looks_back(metric.origin.query, metric.looks_back))
     except lineage.NotKnownError as error:
         raise lineage.NotKnownError(
             f"how far back {metric.name} counts is not known: {error}. Say it as looks_back of {metric.name} in"

@@ -73,7 +73,7 @@ class Backend(Protocol):
     def entries(self) -> "list[boot_entries.Entry]":
         """Return the boot entries that the backend manages."""
 
-    def found(self, desired: boot_arguments.DesiredArguments) -> "list[FoundArgument]":
+    def to_remove(self, desired: boot_arguments.DesiredArguments) -> "list[FoundArgument]":
         """Return the arguments in the administrator's own settings that `desired` removes."""
 
     def pending(self, desired: boot_arguments.DesiredArguments) -> "list[TextChange]":

@@ -180,7 +180,7 @@ class GrubMkconfig:
             )
         return generated
 
-    def found(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.FoundArgument]":
+    def to_remove(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.FoundArgument]":
         """Return the arguments to remove from the administrator's variables, each once,
         with the first file that sets it.
         """
@@ -247,7 +247,7 @@ class GrubMkconfig:
 
     def _write(self, settings: "str | None", desired: "boot_arguments.DesiredArguments | None") -> None:
         """Write the settings and a new grub.cfg; where arguments are desired, it has to have them."""
-        target, new = transaction.beside(self._fs, self._cfg, transaction.NEW_SUFFIX)
+        target, new = transaction.resolved_and_hidden(self._fs, self._cfg, transaction.NEW_SUFFIX)
         try:
             with transaction.Undo(self._fs) as undo:
                 undo.back_up(self.settings_path)
@@ -262,7 +262,7 @@ class GrubMkconfig:
             transaction.remove_quietly(new + ".new")
 
     def _is_needed(self, desired: boot_arguments.DesiredArguments) -> bool:
-        return bool(desired.arguments or self.found(desired))
+        return bool(desired.arguments or self.to_remove(desired))
 
     def _values(self, own: "str | None" = None) -> "list[tuple[str, list[str]]]":
         """Return each of the administrator's files with the values that `VARIABLES` have after a shell has read it.

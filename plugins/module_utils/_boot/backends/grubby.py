@@ -59,7 +59,7 @@ class Grubby:
         """Return the entries that ``grubby --info=ALL`` lists."""
         return [entry for dummy, entry in self._indexed()]
 
-    def found(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.FoundArgument]":
+    def to_remove(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.FoundArgument]":
         """Return the arguments to remove from the entries and from the arguments of future kernels."""
         places = [(f"boot entry {entry.title or entry.kernel}", list(entry.arguments)) for entry in self.entries()]
         places += [(where, boot_entries.cmdline_arguments(text)) for where, text in self._future() if text is not None]

@@ -77,7 +77,7 @@ class SystemdBoot:
             raise BootLoaderError(f"None of the entries in {self._fs.path(self._directory)} boots Linux")
         return found
 
-    def found(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.FoundArgument]":
+    def to_remove(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.FoundArgument]":
         """Return the arguments to remove from the entries and from /etc/kernel/cmdline."""
         found: dict[str, str] = {}
         for path, text in self._texts():

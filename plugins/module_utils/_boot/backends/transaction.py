@@ -87,7 +87,7 @@ def read_exact(fs: host_files.HostFs, path: str) -> "str | None":
     return text
 
 
-def beside(fs: host_files.HostFs, path: str, suffix: str) -> "tuple[str, str]":
+def resolved_and_hidden(fs: host_files.HostFs, path: str, suffix: str) -> "tuple[str, str]":
     """Return the full path of a file with symbolic links resolved, and that of a hidden file in the same directory.
 
     The suffix has to be one that no boot loader reads: neither .cfg nor .conf.
@@ -99,7 +99,9 @@ def beside(fs: host_files.HostFs, path: str, suffix: str) -> "tuple[str, str]":
 def leftovers(fs: host_files.HostFs, paths: "t.Iterable[str]") -> "list[TextChange]":
     """Return changes that remove the hidden files of an interrupted run."""
     hidden = [
-        beside(fs, path, suffix)[1] for path in paths for suffix in (NEW_SUFFIX, NEW_SUFFIX + ".new", BACKUP_SUFFIX)
+        resolved_and_hidden(fs, path, suffix)[1]
+        for path in paths
+        for suffix in (NEW_SUFFIX, NEW_SUFFIX + ".new", BACKUP_SUFFIX)
     ]
     return [TextChange(name, "left behind by an interrupted run\n", None) for name in hidden if os.path.lexists(name)]
 
@@ -115,7 +117,7 @@ def replace(fs: host_files.HostFs, path: str, text: "str | None") -> None:
     Raises:
         BootLoaderError: The file cannot be written and is unchanged.
     """
-    target, new = beside(fs, path, NEW_SUFFIX)
+    target, new = resolved_and_hidden(fs, path, NEW_SUFFIX)
     try:
         if text is None:
             remove(target)
@@ -227,7 +229,7 @@ class Undo:
     def back_up(self, path: str) -> None:
         """Make a copy of a file that may change. Raises BootLoaderError when that fails."""
         check_signals()
-        target, copy = beside(self._fs, path, BACKUP_SUFFIX)
+        target, copy = resolved_and_hidden(self._fs, path, BACKUP_SUFFIX)
         try:
             remove(copy)
             state = _state(target)

@@ -103,7 +103,7 @@ def why_not(fs: host_files.HostFs, owner: str) -> "str | None":
     if found is not None and units.is_active():
         if found.owner == owner and not found.is_ending:
             return None
-        status = host_text.printable(units.said(), 500)
+        status = host_text.printable(units.status_text(), 500)
         return (
             f"{host_text.printable(found.owner, 200)} has set its boot arguments, and they are not undone"
             f" yet{f' ({status})' if status else ''}: wait until {record.UNIT}.service has undone them, or let it by"

@@ -79,7 +79,7 @@ def is_active() -> bool:
     )
 
 
-def said() -> str:
+def status_text() -> str:
     """Return what it said last, also on a full disk; empty where it said nothing."""
     return processes.run(["systemctl", "show", "--property=StatusText", f"{UNIT}.service"])[1].partition("=")[2].strip()
 

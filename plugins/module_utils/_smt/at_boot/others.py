@@ -56,7 +56,7 @@ MAX_FILES = 1000
 _OURS = "threadwise-smt"
 
 
-def found(fs: host_files.HostFs) -> "list[str]":
+def find(fs: host_files.HostFs) -> "list[str]":
     """Return a sentence about each file that sets the state of CPUs.
 
     Args:

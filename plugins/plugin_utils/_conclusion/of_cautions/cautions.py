@@ -246,7 +246,7 @@ def background_load(result: HostResult) -> list[str]:
 
 def _tails(comparisons: t.Sequence[Comparison]) -> list[str]:
     """Return cautions about typical values that say the opposite of means or tails, the largest first."""
-    apart = sorted(spread.found(comparisons), key=lambda entry: -abs(entry["against_change"]))
+    apart = sorted(spread.find(comparisons), key=lambda entry: -abs(entry["against_change"]))
     rises = ["of which the typical value rises" if entry["change"] > 0 else "of which it falls" for entry in apart]
     return wording.first_of(list(map(spread.caution, apart)), "metrics", rises)
 

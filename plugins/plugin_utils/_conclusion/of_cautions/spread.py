@@ -25,7 +25,7 @@ _BESIDE = ((_MEDIAN, _MEAN), (_MEDIAN, _TAIL), (_MEAN, _TAIL))
 Spread = dict[str, t.Any]
 
 
-def found(comparisons: t.Iterable[Comparison]) -> list[Spread]:
+def find(comparisons: t.Iterable[Comparison]) -> list[Spread]:
     """Return where typical values and means or tails disagree in sign, of arms at the widest measured placement.
 
     Args:
@@ -46,9 +46,9 @@ def found(comparisons: t.Iterable[Comparison]) -> list[Spread]:
     for comparison in decided:
         change = comparison["change"]
         if comparison["mean_change"] * change < 0 and abs(comparison["mean_change"]) > comparison["margin"]:
-            apart.append(_described(comparison, MEAN, comparison["mean_change"]))
+            apart.append(_spread(comparison, MEAN, comparison["mean_change"]))
         apart += [
-            _described(comparison, other["metric"], other["change"])
+            _spread(comparison, other["metric"], other["change"])
             for typical, beside in _BESIDE
             if typical.search(comparison["metric"])
             for other in decided
@@ -72,7 +72,7 @@ def caution(spread: Spread) -> str:
     """Return a sentence about one of these.
 
     Args:
-        spread: from :func:`found`.
+        spread: from :func:`find`.
     """
     typical, other = (
         f"{_verb(change)} by {wording.percent(abs(change))}" for change in (spread["change"], spread["against_change"])
@@ -85,7 +85,7 @@ def caution(spread: Spread) -> str:
     )
 
 
-def _described(comparison: Comparison, against: str, change: float) -> Spread:
+def _spread(comparison: Comparison, against: str, change: float) -> Spread:
     return {
         **{key: comparison[key] for key in ("workload", "title", "placement", "metric")},
         "parameter": comparison.get("parameter"),
