@@ -140,7 +140,7 @@ def main() -> None:
     module.exit_json(msg=found.pop("reason"), **found)
 
 
-def _run(given: "dict[str, t.Any]", check: bool) -> change.Answer:
+def _run(given: "dict[str, t.Any]", check: bool) -> change.SlotAnswer:
     fs, state = host_files.HostFs("/"), given["state"]
     asked = request.of_options(given, given["owner"])
     if state == "acquired":

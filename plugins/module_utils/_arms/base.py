@@ -25,7 +25,7 @@ class ArmError(Exception):
 Values = t.Mapping[str, t.Union[str, int, None]]
 
 
-class Host(t.NamedTuple):
+class ArmHost(t.NamedTuple):
     """The host and the settings of the evaluation, as an arm needs them.
 
     Attributes:
@@ -182,7 +182,7 @@ class RuntimeArm(Arm):
     is_of_each_cpu: bool = False
     takes_of: str = ""
     more_work: float = 1.0
-    host: Host
+    host: ArmHost
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -199,7 +199,7 @@ class RuntimeArm(Arm):
         """What is switched."""
         return {part.lever for part in self.made_of if part.lever}
 
-    def examine(self, host: Host) -> None:
+    def examine(self, host: ArmHost) -> None:
         """Look at the host: why it cannot have this arm, and what would be set."""
         self.host = host
 
@@ -322,7 +322,7 @@ class ValueArm(RuntimeArm):
         self.value = _plain(name.rpartition("_")[2])
         self.settings = {self._key(): self.value}
 
-    def examine(self, host: Host) -> None:
+    def examine(self, host: ArmHost) -> None:
         """Look at the files that exist."""
         super().examine(host)
         present = self._present()

@@ -9,7 +9,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import (
     ONLINE,
     PARTLY,
     Arm,
-    Host,
+    ArmHost,
     RuntimeArm,
 )
 
@@ -45,7 +45,7 @@ class Combined(RuntimeArm):
         """Both titles."""
         return ", ".join(part.title for part in self._made_of)
 
-    def examine(self, host: Host) -> None:
+    def examine(self, host: ArmHost) -> None:
         """Look at the host: it can have this arm where it can have both."""
         super().examine(host)
         for part in self._made_of:

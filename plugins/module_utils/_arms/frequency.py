@@ -9,7 +9,7 @@ Documentation/admin-guide/pm/intel_pstate.rst for ``no_turbo``, which stands in 
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import (
-    Host,
+    ArmHost,
     ValueArm,
     Values,
     paths_of,
@@ -111,7 +111,7 @@ class Turbo(_Switch):
     summary = "frequencies above the nominal one, or none (`intel_pstate/no_turbo`)"
     needs = "intel_pstate"
 
-    def examine(self, host: Host) -> None:
+    def examine(self, host: ArmHost) -> None:
         """Look at what the firmware has left, too: the kernel refuses turbo where that has switched it off (EPERM,
         drivers/cpufreq/intel_pstate.c).
         """

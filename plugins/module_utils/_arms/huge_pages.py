@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A number of huge pages of the default size (vm.nr_hugepages), which programs such as databases map by themselves."""
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import Host, ValueArm
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmHost, ValueArm
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
     facts as memory_facts,
@@ -31,7 +31,7 @@ class HugePages(ValueArm):
         """The number."""
         return f"{self.value} huge pages"
 
-    def examine(self, host: Host) -> None:
+    def examine(self, host: ArmHost) -> None:
         """Look at the memory that is available, too."""
         super().examine(host)
         memory = memory_facts.read_memory(HostFs(host.files.sysroot))

@@ -13,7 +13,13 @@ import os
 import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import IDLE, ArmError, Host, RuntimeArm, Values
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import (
+    IDLE,
+    ArmError,
+    ArmHost,
+    RuntimeArm,
+    Values,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, cpusets
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings.cgroups import Cgroups
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, text
@@ -37,14 +43,14 @@ class Isolated(RuntimeArm):
     )
     needs = "cgroup v2 with the cpuset controller, two cores, no affinity conflicts"
 
-    def examine(self, host: Host) -> None:
+    def examine(self, host: ArmHost) -> None:
         """Look at the host."""
         super().examine(host)
         self._groups = Cgroups(host.files)
         self._cpus, self._rest = _divided(host)
         self._kind = ""
         self._own_mask: t.Optional[t.FrozenSet[int]] = None
-        self._conflicts: list[affinity.Finding] = []
+        self._conflicts: list[affinity.AffinityFinding] = []
         self.settings = {"cpus": cpulist.render(self._cpus), "cpus_of_all_others": cpulist.render(self._rest)}
         self.reason = self._why_not()
 
@@ -254,7 +260,7 @@ class Isolated(RuntimeArm):
         return {name: "absent"}, {name: "present" if Cgroups(files).exists(GROUP) else "absent"}
 
 
-def _divided(host: Host) -> "tuple[frozenset[int], frozenset[int]]":
+def _divided(host: ArmHost) -> "tuple[frozenset[int], frozenset[int]]":
     """Return the online CPUs of all cores but the first one, and all other online CPUs; none where there is one core.
 
     Isolated cores are in neither.

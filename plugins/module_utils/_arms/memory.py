@@ -4,7 +4,7 @@
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError, Host, RuntimeArm, Values
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError, ArmHost, RuntimeArm, Values
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
@@ -32,7 +32,7 @@ class _MemoryPolicy(RuntimeArm):
     # Huge pages are not available to what the policy allows.
     takes_of = "memory"
 
-    def examine(self, host: Host) -> None:
+    def examine(self, host: ArmHost) -> None:
         """Look at the host."""
         super().examine(host)
         self._fs = HostFs(host.files.sysroot)

@@ -7,7 +7,13 @@ SMT off for one service alone.
 import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import IDLE, ArmError, Host, RuntimeArm, Values
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import (
+    IDLE,
+    ArmError,
+    ArmHost,
+    RuntimeArm,
+    Values,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.unit_cpus import UnitCpus
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._host.cpulist import render
@@ -38,7 +44,7 @@ class OneThread(RuntimeArm):
     summary = "the workload has one thread of each core; the siblings stay online, and idle for it"
     needs = "a core with two threads online"
 
-    def examine(self, host: Host) -> None:
+    def examine(self, host: ArmHost) -> None:
         """Look at the host."""
         super().examine(host)
         online = set(host.topology.online)
@@ -72,7 +78,7 @@ class OneThreadOfUnit(RuntimeArm):
     )
     needs = "cgroup v2 with the cpuset controller, systemd 244 or later, a unit that runs"
 
-    def examine(self, host: Host) -> None:
+    def examine(self, host: ArmHost) -> None:
         """Look at the host."""
         super().examine(host)
         unit = arms.part_of(self.key, self.name)[1]

@@ -12,8 +12,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import (
     ONLINE,
     PARTLY,
     ArmError,
+    ArmHost,
     Boot,
-    Host,
     RuntimeArm,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity, tasks as host_tasks
@@ -63,7 +63,7 @@ class Smt(RuntimeArm):
         super().__init__(name)
         self.settings = {"smt": name.partition("_")[2]}
 
-    def examine(self, host: Host) -> None:
+    def examine(self, host: ArmHost) -> None:
         """Look at the host."""
         super().examine(host)
         self.reason = why_smt_is_not_switched(host.facts)
@@ -118,12 +118,12 @@ class Smt(RuntimeArm):
         return smt_restore.restore(self.host.files, {"cpu": saved["cpu"], **saved[self.lever]})
 
 
-def secondary_threads(host: Host, online: "t.Collection[int]") -> "list[int]":
+def secondary_threads(host: ArmHost, online: "t.Collection[int]") -> "list[int]":
     """Return all but the first online thread of each core."""
     return [cpu for core in host.topology.cores for cpu in [thread for thread in core if thread in online][1:]]
 
 
-def all_online(host: Host) -> "set[int]":
+def all_online(host: ArmHost) -> "set[int]":
     """Return the CPUs that are online, with all siblings of cores in use."""
     online, cores = set(host.topology.online), host.topology.cores
     if smt_state.smt_in_use(online, cores):
@@ -180,11 +180,11 @@ class FewerThreads(Smt):
     threads = 1
     only: t.Optional[t.FrozenSet[int]] = None
 
-    def examine(self, host: Host) -> None:
+    def examine(self, host: ArmHost) -> None:
         """Look at the host."""
         super().examine(host)
         self.reason = self.reason or self._why_not()
-        self._conflicts: list[affinity.Finding] = []
+        self._conflicts: list[affinity.AffinityFinding] = []
         if self.reason is None:
             online = host.topology.online
             found = affinity.find(host.files, online, set(online) - self.online())
@@ -325,7 +325,7 @@ class SmtOffOn(FewerThreads):
         self._unknown: t.Optional[str] = None
         self.settings = {"smt": "off", "on": f"{self._kind} {self._value}"}
 
-    def examine(self, host: Host) -> None:
+    def examine(self, host: ArmHost) -> None:
         """Look at the host."""
         try:
             scope = smt_scope.parse({self._kind: self._value})

@@ -109,11 +109,11 @@ class UnitCpus:
             ]
         return found[:_MAX_NAMED]
 
-    def tasks_without(self, cpus: "frozenset[int]", online: "frozenset[int]") -> "list[affinity.Finding]":
+    def tasks_without(self, cpus: "frozenset[int]", online: "frozenset[int]") -> "list[affinity.AffinityFinding]":
         """Return the unit's threads that are pinned to none of these CPUs."""
         own = self._threads()
         return [
-            affinity.Finding(True, f"pid {task.pid} {task.name} is pinned to CPUs {cpulist.render(task.mask)}")
+            affinity.AffinityFinding(True, f"pid {task.pid} {task.name} is pinned to CPUs {cpulist.render(task.mask)}")
             for task in host_tasks.restricted(self._files, online)
             if task.pid in own and not task.mask & cpus
         ]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._arms.as_found import AsFound
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError, Host, RuntimeArm, Values
+from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError, ArmHost, RuntimeArm, Values
 from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
@@ -58,7 +58,7 @@ class Arms:
         left_out: the arms that were asked for and are not measured.
     """
 
-    def __init__(self, given: "Sequence[t.Any]", host: Host, saved: "t.Container[str] | None" = None) -> None:
+    def __init__(self, given: "Sequence[t.Any]", host: ArmHost, saved: "t.Container[str] | None" = None) -> None:
         found = [catalogue.get(catalogue.name_of(entry)) for entry in given]
         asked = [arm for arm in found if isinstance(arm, RuntimeArm)]
         for arm in asked:
@@ -268,7 +268,7 @@ def _is_another(arm: RuntimeArm, asked: "t.Sequence[RuntimeArm]") -> bool:
     )
 
 
-def _as_found(host: Host) -> RuntimeArm:
+def _as_found(host: ArmHost) -> RuntimeArm:
     arm = AsFound(arms.AS_FOUND)
     arm.examine(host)
     return arm

@@ -189,7 +189,7 @@ def _outline(
     cores = sibling_source.read(filesystem, settings["siblings"])
     selected = settings["affinity_conflicts_of"] if settings["affinity_conflicts"] == "fail" else []
     arms = selection.Arms(
-        settings["arms"], base.Host(host, cores, origin, selected, settings["overcommit_ratio"]), saved
+        settings["arms"], base.ArmHost(host, cores, origin, selected, settings["overcommit_ratio"]), saved
     )
     allowed = os.sched_getaffinity(0)
     usable = ((allowed | set(cores.offline)) & set(cores.present)) - set(cores.isolated)

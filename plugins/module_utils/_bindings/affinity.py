@@ -45,7 +45,7 @@ KUBELET = "kubelet"
 _OF_PODS = re.compile(r"/kubepods(\.slice)?(/|\Z)")
 
 
-class Finding(t.NamedTuple):
+class AffinityFinding(t.NamedTuple):
     """One affinity conflict, or an observation that is none."""
 
     is_conflict: bool  # False if nothing is lost, because something else will correct it by itself
@@ -64,7 +64,9 @@ class Harmless(str):
     __slots__ = ()
 
 
-def find(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t.Iterable[int]") -> "list[Finding]":
+def find(
+    host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t.Iterable[int]"
+) -> "list[AffinityFinding]":
     """Return the affinity conflicts when the CPUs ``going``, which are among those ``online``, go offline."""
     before, lost = frozenset(online), frozenset(going)
     if not lost:
@@ -79,7 +81,9 @@ def find(host: kernel_files.KernelFiles, online: "t.Iterable[int]", going: "t.It
     )
 
 
-def find_of_work(host: kernel_files.KernelFiles, online: "frozenset[int]", lost: "frozenset[int]") -> "list[Finding]":
+def find_of_work(
+    host: kernel_files.KernelFiles, online: "frozenset[int]", lost: "frozenset[int]"
+) -> "list[AffinityFinding]":
     """Return the affinity conflicts of tasks, cpusets, units and guests when they lose the CPUs ``lost``,
     whether or not these stay online for others.
     """
@@ -94,7 +98,7 @@ def find_of_work(host: kernel_files.KernelFiles, online: "frozenset[int]", lost:
     )
 
 
-def selected(findings: "t.Iterable[Finding]", whose: "t.Container[str]") -> "list[Finding]":
+def selected(findings: "t.Iterable[AffinityFinding]", whose: "t.Container[str]") -> "list[AffinityFinding]":
     """Return the conflicts whose origin is in ``whose``: ``services``, ``all`` and names of users."""
     return [
         finding
@@ -131,17 +135,17 @@ def check_users(host: kernel_files.KernelFiles, names: "t.Iterable[str]") -> Non
         )
 
 
-def readable(findings: "t.Iterable[Finding]") -> str:
+def readable(findings: "t.Iterable[AffinityFinding]") -> str:
     """Return findings as one message with a line for each, cut after ``MAX_LINES``."""
     return "\n".join("- " + line for line in _cut(findings))
 
 
-def in_one_line(findings: "t.Iterable[Finding]") -> str:
+def in_one_line(findings: "t.Iterable[AffinityFinding]") -> str:
     """Return findings as a part of a sentence, cut after ``MAX_LINES``."""
     return "; ".join(_cut(findings))
 
 
-def _cut(findings: "t.Iterable[Finding]") -> "list[str]":
+def _cut(findings: "t.Iterable[AffinityFinding]") -> "list[str]":
     lines = [finding.text for finding in findings]
     return lines[:MAX_LINES] + ([f"and {len(lines) - MAX_LINES} more"] if len(lines) > MAX_LINES else [])
 
@@ -328,7 +332,7 @@ class _UnitFiles:
 
 def _task_conflicts(
     host: kernel_files.KernelFiles, online: "frozenset[int]", going: "frozenset[int]", files: _UnitFiles
-) -> "list[Finding]":
+) -> "list[AffinityFinding]":
     """Return one finding for all threads of a unit with the same mask, and one for all that an ordinary user pinned,
     so that no user fills the list.
 
@@ -364,7 +368,7 @@ def _task_conflict(
     going: "frozenset[int]",
     files: _UnitFiles,
     inherited: bool,
-) -> Finding:
+) -> AffinityFinding:
     first = members[0]
     mask = first.mask
     alike = len([task for task in members if task.mask == mask])
@@ -385,7 +389,7 @@ def _task_conflict(
     if len(members) > alike:
         text += f"; {len(members) - alike} more threads {'' if inherited else 'of this user '}are pinned to other CPUs"
     lost = frozenset(cpu for task in members for cpu in task.mask & going)
-    return Finding(
+    return AffinityFinding(
         True, f"{_label(lost)}: {text}", None if inherited or first.user is None else host.user_name(first.user)
     )
 
@@ -437,7 +441,7 @@ def _restore_task(
 
 def _cpuset_conflicts(
     host: kernel_files.KernelFiles, sets: "list[cpusets.Cpuset]", going: "frozenset[int]", files: _UnitFiles
-) -> "list[Finding]":
+) -> "list[AffinityFinding]":
     """Return the cpusets that lose CPUs, and one for all that an ordinary user owns in a part of the tree that was
     delegated to that user.
     """
@@ -452,14 +456,14 @@ def _cpuset_conflicts(
             text = f"{_cpuset_label(entry, _lost(entry, going))} {_effect(entry, going)}{_set_by(entry, files)}"
             # A kubelet that starts gives each container of its pods CPUs that are online.
             consumer = KUBELET if _OF_PODS.search(entry.path) else ""
-            found.append(Finding(True, text, consumer=consumer))
+            found.append(AffinityFinding(True, text, consumer=consumer))
         else:
             of_users.setdefault(owner, []).append(entry)
     for owner, entries in of_users.items():
         first, lost = entries[0], frozenset(cpu for entry in entries for cpu in _lost(entry, going))
         more = f", and {len(entries) - 1} more cpusets of this user lose CPUs" if len(entries) > 1 else ""
         found.append(
-            Finding(
+            AffinityFinding(
                 True,
                 f"{_cpuset_label(first, lost)} of user {host.user_label(owner)} {_effect(first, going)}{more}",
                 host.user_name(owner),
@@ -557,7 +561,7 @@ def _written(
 
 def _interrupt_conflicts(
     host: kernel_files.KernelFiles, online: "frozenset[int]", going: "frozenset[int]"
-) -> "list[Finding]":
+) -> "list[AffinityFinding]":
     found = []
     balanced = host_tasks.runs_as_root(host, "irqbalance")
     for number, cpus in bindings.interrupts(host, online):
@@ -568,7 +572,7 @@ def _interrupt_conflicts(
             f"{_label(cpus & going)}: interrupt {number}{f' ({names})' if names else ''} is bound to"
             f" {cpulist.render(cpus & online)} alone"
         )
-        found.append(Finding(not balanced, what + (", irqbalance will move it" if balanced else "")))
+        found.append(AffinityFinding(not balanced, what + (", irqbalance will move it" if balanced else "")))
     return found
 
 
@@ -588,29 +592,29 @@ def _restore_interrupt(
 # Configuration --------------------------------------------------------------------------------------------------------
 
 
-def _bound_conflicts(bound: "list[bindings.Binding]", going: "frozenset[int]") -> "list[Finding]":
+def _bound_conflicts(bound: "list[bindings.Binding]", going: "frozenset[int]") -> "list[AffinityFinding]":
     texts = [f"{_label(binding.cpus & going)}: {binding.text}" for binding in bound if binding.cpus & going]
-    return [Finding(True, text) for text in texts]
+    return [AffinityFinding(True, text) for text in texts]
 
 
-def _kubelet_conflicts(host: kernel_files.KernelFiles, going: "frozenset[int]") -> "list[Finding]":
+def _kubelet_conflicts(host: kernel_files.KernelFiles, going: "frozenset[int]") -> "list[AffinityFinding]":
     known, found = programs.kubelet(host), []
     if known.static:
         text = (
             f"{_label(going)}: the CPU manager policy of kubelet is static ({known.static}): kubelet does not start"
             " when CPUs recorded there are offline"
         )
-        found.append(Finding(True, text, consumer=KUBELET))
+        found.append(AffinityFinding(True, text, consumer=KUBELET))
     if known.reserved & going:
         text = (
             f"{_label(known.reserved & going)}: kubelet reserves {cpulist.render(known.reserved)} for the system"
             " (reservedSystemCPUs), and does not start without them"
         )
-        found.append(Finding(True, text))
+        found.append(AffinityFinding(True, text))
     return found
 
 
-def of_uneven_cores(host: kernel_files.KernelFiles, threads: "t.AbstractSet[int]") -> "list[Finding]":
+def of_uneven_cores(host: kernel_files.KernelFiles, threads: "t.AbstractSet[int]") -> "list[AffinityFinding]":
     """Return the conflict of a kubelet that gives pods whole cores only with cores of different size.
 
     It takes the number of CPUs by that of cores for the size of each (newStaticPolicy in
@@ -624,7 +628,7 @@ def of_uneven_cores(host: kernel_files.KernelFiles, threads: "t.AbstractSet[int]
         return []
     numbers = " and ".join(map(str, sorted(threads)))
     return [
-        Finding(
+        AffinityFinding(
             True,
             f"kubelet gives pods whole cores only (full-pcpus-only), and some cores would have {numbers} threads: it"
             " would refuse pods whose CPUs do not divide evenly",
@@ -634,7 +638,7 @@ def of_uneven_cores(host: kernel_files.KernelFiles, threads: "t.AbstractSet[int]
 
 def _container_conflicts(
     host: kernel_files.KernelFiles, sets: "list[cpusets.Cpuset]", online: "frozenset[int]", going: "frozenset[int]"
-) -> "list[Finding]":
+) -> "list[AffinityFinding]":
     """Return the conflicts of containers and guests that do not run: of the others the cpusets are named. One that is
     not started without each of its CPUs has a conflict though it has all CPUs, and though it runs.
     """
@@ -652,7 +656,7 @@ def _container_conflicts(
     return _bound_conflicts(stopped, going)
 
 
-def _isolation_conflicts(host: kernel_files.KernelFiles, going: "frozenset[int]") -> "list[Finding]":
+def _isolation_conflicts(host: kernel_files.KernelFiles, going: "frozenset[int]") -> "list[AffinityFinding]":
     isolated = [
         binding._replace(text=f"isolated at boot ({binding.text}) for a workload that would lose it")
         for binding in bindings.isolated(host)
@@ -662,10 +666,10 @@ def _isolation_conflicts(host: kernel_files.KernelFiles, going: "frozenset[int]"
 
 def _node_conflicts(
     host: kernel_files.KernelFiles, online: "frozenset[int]", going: "frozenset[int]"
-) -> "list[Finding]":
+) -> "list[AffinityFinding]":
     lost = [node._replace(cpus=node.cpus & online) for node in bindings.nodes(host)]
     return [
-        Finding(True, f"{_label(node.cpus)}: NUMA {node.text} would be left without a CPU")
+        AffinityFinding(True, f"{_label(node.cpus)}: NUMA {node.text} would be left without a CPU")
         for node in lost
         if node.cpus and node.cpus <= going
     ]
@@ -673,13 +677,13 @@ def _node_conflicts(
 
 def _slurm_conflicts(
     host: kernel_files.KernelFiles, online: "frozenset[int]", going: "frozenset[int]"
-) -> "list[Finding]":
+) -> "list[AffinityFinding]":
     node = slurm.node(host)
     if node is None or (node.threads < 2 and node.cpus <= len(online - going)):
         return []
     counted = f"{node.threads} threads of a core" if node.threads > 1 else f"{node.cpus} CPUs"
     return [
-        Finding(
+        AffinityFinding(
             True,
             f"{_label(going)}: Slurm counts {counted} on this node (/{node.path}), and drains it when it has fewer:"
             " change its line with the state",

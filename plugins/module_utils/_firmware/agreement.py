@@ -98,7 +98,7 @@ class Seen(t.NamedTuple):
         return f" ({self.tasks[state]})" if self.tasks.get(state) else ""
 
 
-class Finding(t.NamedTuple):
+class FirmwareFinding(t.NamedTuple):
     """Something to know or to do.
 
     Attributes:
@@ -121,7 +121,7 @@ class Compared(t.NamedTuple):
     """
 
     agrees: "bool | None"
-    findings: "list[Finding]"
+    findings: "list[FirmwareFinding]"
 
 
 def compare(systems: "t.Sequence[Seen]", kernel: "Kernel | None") -> Compared:
@@ -139,12 +139,12 @@ def compare(systems: "t.Sequence[Seen]", kernel: "Kernel | None") -> Compared:
     if len(chosen) > 1:
         names = ", ".join(system.system for system in chosen)
         sentence = f"which of the systems {names} is the host is not known: nothing is compared. Set resource_id"
-        return Compared(None, [*findings, Finding(None, "system", sentence)])
+        return Compared(None, [*findings, FirmwareFinding(None, "system", sentence)])
     agrees, more = _beside(chosen[0], kernel)
     return Compared(agrees, [*findings, *more])
 
 
-def _alone(seen: Seen) -> "t.Iterator[Finding]":
+def _alone(seen: Seen) -> "t.Iterator[FirmwareFinding]":
     """Yield what there is to know without the kernel."""
     if seen.staged is not None:
         job = (
@@ -152,13 +152,13 @@ def _alone(seen: Seen) -> "t.Iterator[Finding]":
             if seen.needs_job
             else ""
         )
-        yield Finding(
+        yield FirmwareFinding(
             seen.system,
             "staged",
             f"{seen.attribute}={seen.staged_value} is pending until the next boot; {seen.setting} is in force{job}",
         )
     if seen.core_limits:
-        yield Finding(
+        yield FirmwareFinding(
             seen.system,
             "cores",
             f"{', '.join(seen.core_limits)} leaves a part of the cores off: fewer CPUs do not mean that SMT is off",
@@ -167,24 +167,24 @@ def _alone(seen: Seen) -> "t.Iterator[Finding]":
     if cores and threads and is_known and (threads > cores) != (seen.state == attributes.ENABLED):
         sentence = f"the BMC's inventory has {threads} threads on {cores} cores, and the firmware says {seen.setting}"
         reason = "the inventory is from an earlier start, or the value is not in force"
-        yield Finding(seen.system, "inventory", f"{sentence}: {reason}")
+        yield FirmwareFinding(seen.system, "inventory", f"{sentence}: {reason}")
 
 
-def _beside(seen: Seen, kernel: Kernel) -> "tuple[bool | None, list[Finding]]":
+def _beside(seen: Seen, kernel: Kernel) -> "tuple[bool | None, list[FirmwareFinding]]":
     """Return whether a system agrees with its kernel, and what there is to know of that."""
     found = []
     if seen.is_off and kernel.hypervisor is None:
         sentence = "the BMC says that the host is off, and its facts are there: is this the BMC of this host?"
-        found.append(Finding(seen.system, "power", sentence))
+        found.append(FirmwareFinding(seen.system, "power", sentence))
     if seen.attribute is None or seen.state == attributes.UNKNOWN:
         return None, found
     reason = _not_comparable(kernel)
     if reason is not None:
-        return None, [*found, Finding(seen.system, "kernel", f"{reason}: nothing is compared")]
+        return None, [*found, FirmwareFinding(seen.system, "kernel", f"{reason}: nothing is compared")]
     if kernel.has_threads == (seen.state != attributes.DISABLED):
         return True, found
     agrees = None if seen.state == attributes.AUTO else False
-    return agrees, [*found, Finding(seen.system, "kernel", _difference(seen, kernel))]
+    return agrees, [*found, FirmwareFinding(seen.system, "kernel", _difference(seen, kernel))]
 
 
 def _not_comparable(kernel: Kernel) -> "str | None":

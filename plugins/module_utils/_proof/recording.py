@@ -114,8 +114,8 @@ def _of_the_machine(fs: files.HostFs) -> "dict[str, str]":
 
 
 def _processor_fields(fs: files.HostFs) -> str:
-    """Return /proc/cpuinfo with its ``FIELDS`` alone. One that is the same as the first CPU's is left out, but for
-    those of ``PLACE``; identification numbers are zeros.
+    """Return the lines of /proc/cpuinfo that begin a CPU or are of ``FIELDS``. One that is the same as the first CPU's
+    is left out, but for ``PLACE``; identification numbers are zeros.
     """
     kept: t.List[str] = []
     first: dict[str, str] = {}

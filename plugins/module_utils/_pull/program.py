@@ -38,7 +38,7 @@ _DOCUMENT, _PAGE, _METRICS = "smt_compliance.json", "smt_compliance.html", "smt_
 _VERIFIED_BEFORE = "verified"
 
 
-class Record(t.NamedTuple):
+class PullRecord(t.NamedTuple):
     """What is known from earlier pulls.
 
     Attributes:
@@ -264,7 +264,7 @@ class Pull:
         except (OSError, ValueError, LookupError, TypeError):
             return None
 
-    def _load(self) -> Record:
+    def _load(self) -> PullRecord:
         try:
             found = self._file.load(self._state, _checked)
         except state_file.StateFileError as error:
@@ -280,7 +280,7 @@ class Pull:
             if self._options.verify
             else None
         )
-        return Record(kept=self._repository.marked(repository.KEPT), newest=newest)
+        return PullRecord(kept=self._repository.marked(repository.KEPT), newest=newest)
 
     def _keep(self, **changed: t.Any) -> bool:
         """Change the record; return whether it could be written."""
@@ -307,8 +307,8 @@ class Pull:
         commands.show(f"threadwise-smt-pull: {host_text.printable(sentence, 1500)}")
 
 
-def _checked(document: "dict[str, t.Any]") -> Record:
-    record = Record(*(document[name] for name in Record._fields))
+def _checked(document: "dict[str, t.Any]") -> PullRecord:
+    record = PullRecord(*(document[name] for name in PullRecord._fields))
     for commit in (record.kept, record.newest):
         if commit is not None and not repository.COMMIT.fullmatch(commit):
             raise ValueError("it names something that is no commit")

@@ -27,7 +27,7 @@ _LOCK = "run/threadwise-smt/slot-lock"
 _LOCK_SECONDS = 2 * COMMAND_SECONDS
 
 
-class Answer(t.NamedTuple):
+class SlotAnswer(t.NamedTuple):
     """What comes of a request.
 
     Attributes:
@@ -47,7 +47,7 @@ class Answer(t.NamedTuple):
     holds: "dict[str, t.Any] | None" = None
 
 
-def acquire(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> Answer:
+def acquire(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> SlotAnswer:
     """Ask for a slot, once. Who holds it already is granted it again.
 
     Args:
@@ -66,18 +66,18 @@ def acquire(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> Answer
         _kept(fs, wanted)
         waits = f"it would wait now: {forbidden.reason}" if forbidden is not None else ""
         reason = "; ".join(filter(None, (_would_ask(wanted), waits)))
-        return Answer(bool(reason), True, reason=reason, wait_seconds=forbidden.wait_seconds if forbidden else 0.0)
+        return SlotAnswer(bool(reason), True, reason=reason, wait_seconds=forbidden.wait_seconds if forbidden else 0.0)
     if forbidden is not None:
         return forbidden
     if wanted.slot is None:
-        return Answer(wanted.alerts is not None, granted=True)
+        return SlotAnswer(wanted.alerts is not None, granted=True)
     if wanted.slot.kured:
         return _hand_over(fs, wanted.slot.kured.lstrip("/"))
     with locks.HostLock(fs.sysroot, "smt_slot", _LOCK_SECONDS, _LOCK):
         known = _kept(fs, wanted)
         since = known.since if known is not None else host_text.utc_now()
         is_held = known is not None and known.is_held
-        kept = record.Record(
+        kept = record.SlotRecord(
             wanted.slot, wanted.group, wanted.host, wanted.owner, is_held, since, time.time(), state_file.boot_id(fs)
         )
         # Before anybody is asked: whoever is killed from here on has left what the next one reads.
@@ -85,13 +85,13 @@ def acquire(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> Answer
         try:
             _ask(wanted.slot, fleetlock.ACQUIRE, wanted.group, wanted.host)
         except exchange.RefusedError as error:
-            return Answer(True, reason=str(error), holds=kept.fact)
+            return SlotAnswer(True, reason=str(error), holds=kept.fact)
         held = kept if kept.is_held else kept._replace(is_held=True, since=host_text.utc_now())
         record.save(fs, held)
-    return Answer(True, granted=True, holds=held.fact)
+    return SlotAnswer(True, granted=True, holds=held.fact)
 
 
-def release(fs: host_files.HostFs, owner: str = "", only_asked: bool = False, check: bool = False) -> Answer:
+def release(fs: host_files.HostFs, owner: str = "", only_asked: bool = False, check: bool = False) -> SlotAnswer:
     """Give back the slot that the host holds, where it holds one, and nobody else is about to reboot it.
 
     Args:
@@ -105,22 +105,22 @@ def release(fs: host_files.HostFs, owner: str = "", only_asked: bool = False, ch
         HostLockError: as for `acquire`.
     """
     if fs.status(record.FILE.path) is None:
-        return Answer(False)
+        return SlotAnswer(False)
     with locks.HostLock(fs.sysroot, "smt_slot", _LOCK_SECONDS, _LOCK):
         known = record.load(fs)
         if known is None or (only_asked and known.is_held) or _is_of_another(known, owner, state_file.boot_id(fs)):
-            return Answer(False, holds=known and known.fact)
+            return SlotAnswer(False, holds=known and known.fact)
         if check:
-            return Answer(True, reason=_would_give(known.slot, known.group), holds=known.fact)
+            return SlotAnswer(True, reason=_would_give(known.slot, known.group), holds=known.fact)
         try:
             _ask(known.slot, fleetlock.RELEASE, known.group, known.host)
         except exchange.RefusedError as error:
             raise SlotError(f"its slot is not known to be given back: {error}. {known.sentence}") from None
         record.forget(fs)
-    return Answer(True)
+    return SlotAnswer(True)
 
 
-def release_by_name(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> Answer:
+def release_by_name(fs: host_files.HostFs, wanted: Asked, check: bool = False) -> SlotAnswer:
     """Release the slot of a host that cannot do it itself; raises as `release` does.
 
     Args:
@@ -131,15 +131,15 @@ def release_by_name(fs: host_files.HostFs, wanted: Asked, check: bool = False) -
     slot = t.cast(Slot, wanted.slot)
     settings.check(slot, wanted.group, wanted.host)
     if check:
-        return Answer(True, reason=_would_give(slot, wanted.group))
+        return SlotAnswer(True, reason=_would_give(slot, wanted.group))
     _ask(slot, fleetlock.RELEASE, wanted.group, wanted.host)
     known = record.load(fs)
     if known is not None and (known.slot, known.group, known.host) == wanted[:3]:
         record.forget(fs)
-    return Answer(True)
+    return SlotAnswer(True)
 
 
-def _is_of_another(known: record.Record, owner: str, boot: str) -> bool:
+def _is_of_another(known: record.SlotRecord, owner: str, boot: str) -> bool:
     """Return whether somebody else may be about to reboot the host by this slot.
 
     Two controllers can ask for one host, and both are granted the same slot: the first one to be ready must not give it
@@ -150,7 +150,7 @@ def _is_of_another(known: record.Record, owner: str, boot: str) -> bool:
     return known.boot == boot and 0 <= time.time() - known.at < FRESH_SECONDS
 
 
-def _kept(fs: host_files.HostFs, wanted: Asked) -> "record.Record | None":
+def _kept(fs: host_files.HostFs, wanted: Asked) -> "record.SlotRecord | None":
     """Return what the host holds, or has asked for; raise SlotError where that is another slot than the wanted one."""
     known = record.load(fs)
     if known is None or wanted.slot is None or wanted.slot.kured:
@@ -160,28 +160,28 @@ def _kept(fs: host_files.HostFs, wanted: Asked) -> "record.Record | None":
     return known
 
 
-def _forbidden(fs: host_files.HostFs, wanted: Asked) -> "Answer | None":
+def _forbidden(fs: host_files.HostFs, wanted: Asked) -> "SlotAnswer | None":
     """Return why the host may not be rebooted now, whoever gives a slot; None where it may."""
     now = time.time()
     if wanted.window is not None and wanted.window.opens_in(now):
         reason = f"its smt_reboot_window opens at {wanted.window.opens_at(now)}"
-        return Answer(False, reason=reason, wait_seconds=wanted.window.opens_in(now), holds=record.pending(fs))
+        return SlotAnswer(False, reason=reason, wait_seconds=wanted.window.opens_in(now), holds=record.pending(fs))
     try:
         if wanted.alerts is not None:
             alerts.ask(wanted.alerts)
     except exchange.RefusedError as error:
-        return Answer(True, reason=str(error), holds=record.pending(fs))
+        return SlotAnswer(True, reason=str(error), holds=record.pending(fs))
     return None
 
 
-def _hand_over(fs: host_files.HostFs, path: str) -> Answer:
+def _hand_over(fs: host_files.HostFs, path: str) -> SlotAnswer:
     if fs.status(path) is not None:
-        return Answer(False, handed_over=True)
+        return SlotAnswer(False, handed_over=True)
     try:
         fs.write(path, "The boot arguments for SMT have changed (threadwise.smt).\n")
     except OSError as error:
         raise SlotError(f"{fs.path(path)} cannot be written: {error.strerror}") from error
-    return Answer(True, handed_over=True)
+    return SlotAnswer(True, handed_over=True)
 
 
 def _ask(slot: Slot, endpoint: str, group: str, host: str) -> None:

@@ -13,7 +13,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._slot import settin
 FILE = state_file.StateFile("var/lib/threadwise-smt/reboot-slot.json", "threadwise.smt/reboot-slot")
 
 
-class Record(t.NamedTuple):
+class SlotRecord(t.NamedTuple):
     """A slot.
 
     Attributes:
@@ -49,7 +49,7 @@ class Record(t.NamedTuple):
         return {"granted": self.is_held, "since": self.since}
 
 
-def load(fs: host_files.HostFs) -> "Record | None":
+def load(fs: host_files.HostFs) -> "SlotRecord | None":
     """Return what is kept, None without; raise SlotError where it cannot be used."""
     try:
         return FILE.load(fs, _checked)
@@ -59,7 +59,7 @@ def load(fs: host_files.HostFs) -> "Record | None":
         ) from None
 
 
-def save(fs: host_files.HostFs, record: Record) -> None:
+def save(fs: host_files.HostFs, record: SlotRecord) -> None:
     """Write it; raise SlotError where that fails."""
     try:
         FILE.save(fs, {**record._asdict(), "slot": record.slot.plain})
@@ -85,8 +85,8 @@ def pending(fs: host_files.HostFs) -> "dict[str, t.Any] | None":
     return None if found is None else found.fact
 
 
-def _checked(document: "dict[str, t.Any]") -> Record:
-    found = Record(**{name: document[name] for name in Record._fields})
+def _checked(document: "dict[str, t.Any]") -> SlotRecord:
+    found = SlotRecord(**{name: document[name] for name in SlotRecord._fields})
     slot = settings.parse(found.slot)
     texts = (found.group, found.host, found.owner, found.since, found.boot)
     if slot is None or not all(isinstance(value, str) and len(value) <= 300 for value in texts):

@@ -120,7 +120,7 @@ class Result(TypedDict):
 class ChangeRefusedError(SmtError):
     """The change was not started. ``findings`` are the texts of the affinity conflicts that prevent it."""
 
-    def __init__(self, text: str, findings: "t.Iterable[affinity.Finding]" = ()) -> None:
+    def __init__(self, text: str, findings: "t.Iterable[affinity.AffinityFinding]" = ()) -> None:
         super().__init__(text)
         self.findings = [finding.text for finding in findings]
 
@@ -136,7 +136,7 @@ class RuntimeChange:
         self.run_command = run_command
         self.warnings: list[str] = []
         self.not_restored: list[str] = []
-        self.findings: list[affinity.Finding] = []
+        self.findings: list[affinity.AffinityFinding] = []
         # In ticks: when the change begins, and when it is given up.
         self.begun = self.failed = float(history.ticks())
 
@@ -298,7 +298,7 @@ class RuntimeChange:
             # Its last step was done.
             kept.forget()
             return []
-        record: smt_record.Record = {"cpu": self.before, "masks": self.captured}
+        record: smt_record.SmtRecord = {"cpu": self.before, "masks": self.captured}
         problems = smt_restore.restore(self.host, record) if self.moves else []
         if not smt_restore.left(problems):
             kept.put_back()

@@ -9,7 +9,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_form
 from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
 
 
-class Record(TypedDict):
+class SmtRecord(TypedDict):
     """What is restored.
 
     Attributes:

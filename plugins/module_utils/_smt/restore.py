@@ -21,7 +21,7 @@ def restore(host: kernel_files.KernelFiles, record: "t.Mapping[str, t.Any]") -> 
 
     Args:
         host: the host
-        record: a `record.Record`, possibly from a file
+        record: a `record.SmtRecord`, possibly from a file
 
     Returns:
         what was not restored, one sentence each; those that are ``affinity.Harmless`` need no other attempt

@@ -146,7 +146,7 @@ def _check_url(url: str, variable: str) -> None:
         raise SourceError(f"{variable}url is no address such as http://prometheus.example.com:9090")
 
 
-class Answer(t.NamedTuple):
+class ServerAnswer(t.NamedTuple):
     """An answer of a server.
 
     Attributes:
@@ -227,7 +227,7 @@ class Server:
         """Return whether a credential is in what the server says."""
         return self._access.hide(message) != message
 
-    def ask(self, path: str, wanted: t.Mapping[str, str]) -> Answer:
+    def ask(self, path: str, wanted: t.Mapping[str, str]) -> ServerAnswer:
         """Return the answer to a GET request, whatever its status.
 
         Args:
@@ -269,7 +269,7 @@ class Server:
             # Its classes differ between releases of Ansible and of Python: certificates, names, ports, times.
             raise self.error(f" cannot be reached: {self._reason(error)}") from None
         with response:
-            return Answer(
+            return ServerAnswer(
                 int(response.status or 0),
                 str(response.headers.get("Content-Type") or "").lower(),
                 self._body(response, deadline),

@@ -31,7 +31,7 @@ _ALIGNED = 60.0
 MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 _MOMENTS = ("started", "counted_from", "ended")
 
-Record = dict[str, t.Any]
+TrialRecord = dict[str, t.Any]
 
 
 class RecordError(text.BorderError):
@@ -244,7 +244,7 @@ def _shortened(value: t.Any) -> t.Any:
     return [_shortened(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
-def period(trial: Trial, host: str, record: Record) -> str:
+def period(trial: Trial, host: str, record: TrialRecord) -> str:
     """Return the line of a period in its host's file.
 
     Raises:
@@ -259,7 +259,7 @@ def period(trial: Trial, host: str, record: Record) -> str:
     return line
 
 
-def without_numbers(record: Record, reason: str) -> Record:
+def without_numbers(record: TrialRecord, reason: str) -> TrialRecord:
     """Return the record of a period whose own record is not valid."""
     return {
         **record,
@@ -311,7 +311,7 @@ def trial_of(document: t.Any) -> Trial:
     )
 
 
-def _design(document: Record, arms: set[str]) -> design.Design:
+def _design(document: TrialRecord, arms: set[str]) -> design.Design:
     """Return what was drawn. JSON Schema takes 1.0 for an integer, Python's lists do not."""
     hosts = document["hosts"]
     grouped = [host for group in document["groups"] for host in group]
@@ -341,13 +341,13 @@ def _design(document: Record, arms: set[str]) -> design.Design:
     )
 
 
-def lines(content: bytes, checker: schema.Checker) -> list[Record]:
+def lines(content: bytes, checker: schema.Checker) -> list[TrialRecord]:
     """Return the documents of a file with one a line; a last line that was not written whole is left out.
 
     Raises:
         BorderError: a line is not valid; the message names it.
     """
-    found: list[Record] = []
+    found: list[TrialRecord] = []
     # One line after the other: a file of nothing but line ends would become a list of millions.
     for number, line in enumerate(io.BytesIO(content), 1):
         if not line.endswith(b"\n"):
@@ -363,7 +363,7 @@ def lines(content: bytes, checker: schema.Checker) -> list[Record]:
     return found
 
 
-def part(trial: Trial, host: str, periods: t.Iterable[Record], ends: t.Sequence[Record]) -> Part:
+def part(trial: Trial, host: str, periods: t.Iterable[TrialRecord], ends: t.Sequence[TrialRecord]) -> Part:
     """Return a host's part of a trial.
 
     Args:
@@ -390,7 +390,7 @@ def part(trial: Trial, host: str, periods: t.Iterable[Record], ends: t.Sequence[
     )
 
 
-def written_period(record: Record) -> WrittenPeriod:
+def written_period(record: TrialRecord) -> WrittenPeriod:
     """Return a period from its line in its host's file, whose form and times have been checked."""
     return WrittenPeriod(
         number=int(record["period"]),
@@ -404,7 +404,7 @@ def written_period(record: Record) -> WrittenPeriod:
     )
 
 
-def _see_period(trial: Trial, host: str, record: Record) -> None:
+def _see_period(trial: Trial, host: str, record: TrialRecord) -> None:
     """See that a period is one of its host, and that its times can be.
 
     Raises:
@@ -436,7 +436,7 @@ def moment(written_down: str) -> datetime.datetime:
     return datetime.datetime.fromisoformat(written_down)
 
 
-def looks(documents: t.Sequence[Record]) -> tuple[tuple[spending.Look, ...], dict[str, str]]:
+def looks(documents: t.Sequence[TrialRecord]) -> tuple[tuple[spending.Look, ...], dict[str, str]]:
     """Return the looks at a trial so far, and what they decided.
 
     Raises:

@@ -183,7 +183,7 @@ class TrialDirectory:
             return f"somebody else ended the trial by {ENDED}, which cannot be read: {error}"
         return str(document["reason"])
 
-    def _lines(self, path: pathlib.Path, checker: schema.Checker) -> list[records.Record]:
+    def _lines(self, path: pathlib.Path, checker: schema.Checker) -> list[records.TrialRecord]:
         content = self._read(path)
         with self._named(path):
             return records.lines(content or b"", checker)

@@ -66,7 +66,7 @@ class HostFiles:
         self._files, self._trial, self._host, self._say, self._elapsed = files, trial, host, say, elapsed
         self._parent = os.getppid()
 
-    def period(self, record: records.Record) -> None:
+    def period(self, record: records.TrialRecord) -> None:
         """Write the record of a period, say so where it is the last one of all hosts, and take the looks that are due.
 
         Raises:
@@ -94,7 +94,7 @@ class HostFiles:
         # Ansible's workers have a session of their own, and survive a playbook that is killed.
         return "ansible-playbook has ended" if os.getppid() != self._parent else self._files.ended()
 
-    def ended(self, record: records.Record) -> None:
+    def ended(self, record: records.TrialRecord) -> None:
         """Write how the host's part ended; looks do not wait for it any more."""
         self._files.append(self._files.ended_file(self._host), records.written(record, trials.ENDED))
         with self._files.alone():

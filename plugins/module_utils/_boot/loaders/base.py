@@ -34,7 +34,7 @@ class Evidence(enum.IntEnum):
     """The firmware says that it started this system."""
 
 
-class Finding(t.NamedTuple):
+class LoaderFinding(t.NamedTuple):
     """A boot loader that was found on a host.
 
     Attributes:
@@ -70,7 +70,7 @@ class Loader(t.NamedTuple):
     chosen: str
     written: str
     tested: str
-    find: "t.Callable[[host_files.HostFs], Finding | None]"
+    find: "t.Callable[[host_files.HostFs], LoaderFinding | None]"
     read_entries: "t.Callable[[host_files.HostFs], list[boot_entries.Entry]]"
     backend: "t.Callable[[host_files.HostFs, str], Backend]"
     keeps_settings: bool = False

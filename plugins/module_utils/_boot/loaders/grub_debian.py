@@ -12,7 +12,7 @@ if t.TYPE_CHECKING:
     from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends.base import Backend
 
 
-def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
+def _find(fs: host_files.HostFs) -> "loader_base.LoaderFinding | None":
     mkconfig = loader_base.first_existing(fs, loader_base.GRUB_MKCONFIG)
     if (
         mkconfig is None
@@ -20,7 +20,7 @@ def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
         or "default/grub.d" not in (fs.read(mkconfig) or "")
     ):
         return None
-    return loader_base.Finding(loader_base.Evidence.GENERATOR, mkconfig)
+    return loader_base.LoaderFinding(loader_base.Evidence.GENERATOR, mkconfig)
 
 
 def _backend(fs: host_files.HostFs, tool: str) -> "Backend":

@@ -12,9 +12,9 @@ if t.TYPE_CHECKING:
     from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends.base import Backend
 
 
-def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
+def _find(fs: host_files.HostFs) -> "loader_base.LoaderFinding | None":
     tool = loader_base.first_existing(fs, ("usr/sbin/grubby", "usr/bin/grubby", "sbin/grubby"))
-    return None if tool is None else loader_base.Finding(loader_base.Evidence.MANAGER, tool)
+    return None if tool is None else loader_base.LoaderFinding(loader_base.Evidence.MANAGER, tool)
 
 
 def _read_entries(fs: host_files.HostFs) -> "list[boot_entries.Entry]":

@@ -12,14 +12,14 @@ if t.TYPE_CHECKING:
     from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends.base import Backend
 
 
-def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
+def _find(fs: host_files.HostFs) -> "loader_base.LoaderFinding | None":
     mkconfig = loader_base.first_existing(fs, loader_base.GRUB2_MKCONFIG)
     suse = loader_base.first_existing(
         fs, ("usr/sbin/update-bootloader", "sbin/update-bootloader", "usr/sbin/pbl", "sbin/pbl")
     )
     if mkconfig is None or suse is None or fs.status(boot_entries.GRUB2_CFG) is None:
         return None
-    return loader_base.Finding(loader_base.Evidence.DISTRIBUTION, mkconfig)
+    return loader_base.LoaderFinding(loader_base.Evidence.DISTRIBUTION, mkconfig)
 
 
 def _backend(fs: host_files.HostFs, tool: str) -> "Backend":

@@ -14,7 +14,7 @@ if t.TYPE_CHECKING:
 _LOADER_INFO = "sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
 
-def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
+def _find(fs: host_files.HostFs) -> "loader_base.LoaderFinding | None":
     directory = boot_entries.bls_directory(fs)
     # When several boot loaders are installed, this firmware variable names the one that started the system.
     if "systemd-boot" in (fs.head(_LOADER_INFO, 256) or "").replace("\0", ""):
@@ -27,15 +27,15 @@ def _find(fs: host_files.HostFs) -> "loader_base.Finding | None":
             unified = next(
                 filter(None, (boot_entries.unified_images(fs, path) for path in boot_entries.BLS_DIRECTORIES)), None
             )
-            return loader_base.Finding(loader_base.Evidence.FIRMWARE, "", unified or missing)
-        return loader_base.Finding(loader_base.Evidence.FIRMWARE, directory)
+            return loader_base.LoaderFinding(loader_base.Evidence.FIRMWARE, "", unified or missing)
+        return loader_base.LoaderFinding(loader_base.Evidence.FIRMWARE, directory)
     if directory is None:
         return None
     if (
         loader_base.first_existing(fs, boot_entries.GRUB_CFGS) is None
         and fs.status(boot_entries.KERNEL_CMDLINE) is not None
     ):
-        return loader_base.Finding(loader_base.Evidence.ONLY_ONE, directory)
+        return loader_base.LoaderFinding(loader_base.Evidence.ONLY_ONE, directory)
     return None
 
 
