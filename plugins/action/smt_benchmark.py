@@ -170,12 +170,12 @@ class ActionModule(FetchingAction):
 
     def _checked(self, *names: str) -> dict[str, t.Any]:
         """Return some options of the task as plain data of their types; raises HostFailedError."""
-        found = ArgumentSpecValidator({name: ARGUMENTS[name] for name in names}).validate(
+        validated = ArgumentSpecValidator({name: ARGUMENTS[name] for name in names}).validate(
             {name: self._task.args[name] for name in names if name in self._task.args}
         )
-        if found.error_messages:
-            raise HostFailedError({"msg": "; ".join(found.error_messages)})
-        plain: dict[str, t.Any] = json.loads(json.dumps(found.validated_parameters))
+        if validated.error_messages:
+            raise HostFailedError({"msg": "; ".join(validated.error_messages)})
+        plain: dict[str, t.Any] = json.loads(json.dumps(validated.validated_parameters))
         return plain
 
     def _evaluate(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:

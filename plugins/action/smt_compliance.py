@@ -58,7 +58,7 @@ class ActionModule(ControllerAction):
         now, others = datetime.datetime.now(datetime.UTC), self._user.other_hosts()
         hosts, source = sorted(self._user.hosts), SOURCES[options["source"]]
         try:
-            found = source.read(Asked(hosts, others, now, options, self._user.registered, self._secret()))
+            answer = source.read(Asked(hosts, others, now, options, self._user.registered, self._secret()))
         except SourceError as error:
             return self._without_answer(options, text.line(error, earlier_files.MAX_REASON))
         looks = {
@@ -67,13 +67,13 @@ class ActionModule(ControllerAction):
             if options["usage"]
         }
         check = Check(
-            [(text.line(host), result) for host, result in found.judged],
+            [(text.line(host), result) for host, result in answer.judged],
             now,
             [text.line(host) for host in others],
             Call(*command_line.call(self._loader)),
             looks=looks,
-            strangers=[text.line(name) for name in found.strangers],
-            notes=[text.line(note) for note in found.notes],
+            strangers=[text.line(name) for name in answer.strangers],
+            notes=[text.line(note) for note in answer.notes],
         )
         lines = (
             *compliance_report.table(check.judged, check.left_out),
@@ -90,7 +90,7 @@ class ActionModule(ControllerAction):
             "counts": counts,
             "summary": compliance_report.sentence(check.judged, check.left_out),
             "ansible_stats": {"data": {STATISTIC: counts}, "per_host": False, "aggregate": False},
-            "failing": _failing(found.judged),
+            "failing": _failing(answer.judged),
         }
 
     def _written(self, check: Check, options: dict[str, t.Any]) -> tuple[list[str], bool]:

@@ -57,8 +57,10 @@ class ActionModule(ControllerAction):
 
     def _for_facts(self, path: str, facts: str, before: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return what evaluations decide when hosts count for the class that their facts show."""
-        found = {host: fields.smt_facts(self._user.registered(facts, host)) for host in before["evaluated"]}
-        known = {host: fields.line(of_host.get("hardware_class"), 200) for host, of_host in found.items() if of_host}
+        facts_by_host = {host: fields.smt_facts(self._user.registered(facts, host)) for host in before["evaluated"]}
+        known = {
+            host: fields.line(of_host.get("hardware_class"), 200) for host, of_host in facts_by_host.items() if of_host
+        }
         return (
             before
             if all(before["evaluated"][host] == name for host, name in known.items())

@@ -55,11 +55,11 @@ class ActionModule(ControllerAction):
         if name in options["not_contacted"]:
             return cores_in_use.HostLook(name, compliance.NOT_CONTACTED, {})
         yields = [entry["workload"] for entry in options["yields"].get(name, [])]
-        found = self._user.registered(options["results"], name)
+        result = self._user.registered(options["results"], name)
         facts = self._user.registered(options["facts"], name) if options["facts"] else None
         # What failed before says why there is nothing.
-        is_missing = not isinstance(found, dict) or found.get("skipped") is True
-        return cores_in_use.host(name, facts if is_missing else found, yields, fields.smt_facts(facts))
+        is_missing = not isinstance(result, dict) or result.get("skipped") is True
+        return cores_in_use.host(name, facts if is_missing else result, yields, fields.smt_facts(facts))
 
     def _write(self, dest: str, hosts: list[cores_in_use.HostLook]) -> bool:
         """Write the page and the document beside it, but not in check mode; return whether the page changes."""

@@ -46,8 +46,8 @@ class ActionModule(ControllerAction):
         now = datetime.datetime.now(datetime.UTC)
         try:
             history = checks.read(options["checks"]) if options["checks"] else None
-            found, left_out = effects.read(options["results"], now) if options["results"] else ({}, [])
-            record = document.joined(history, found, left_out, margin)
+            effects_found, left_out = effects.read(options["results"], now) if options["results"] else ({}, [])
+            record = document.joined(history, effects_found, left_out, margin)
             path = places.file(options["dest"], places.PAGE)
             data = places.file(str(path.with_suffix(".json")), places.DOCUMENT)
             dry = self._task.check_mode

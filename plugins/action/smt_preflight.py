@@ -106,15 +106,15 @@ class ActionModule(ControllerAction):
         written = {host: self._user.variables_of(host) for host in self._user.hosts if self._user.refusal(host) is None}
         self._check_variables(written, play, evaluates, options["needs"])
         lost, reason = self._unreachable(written) if options["contacts_hosts"] else ({}, None)
-        found = {"changed": False, "unreachable_hosts": list(lost), "reason": reason}
+        result = {"changed": False, "unreachable_hosts": list(lost), "reason": reason}
         if not evaluates:
-            return found
+            return result
         self._check_destination(options["dest"], options["run"])
         # Returned for later plays: results of modules can become facts of a host, and facts take precedence over a
         # host's inventory variables.
         at_once = self._at_once(options["serial"], len(self._user.hosts))
         return {
-            **found,
+            **result,
             "run": options["run"],
             "dest": options["dest"],
             "report": options["report"],
@@ -252,13 +252,13 @@ class ActionModule(ControllerAction):
         ours = {name for name in every if variables.is_ours(name, specs)}
         of_hosts: list[variables.Setting] = []
         settings: list[variables.Setting] = []
-        found: list[str] = []
+        problems: list[str] = []
         origins: dict[str, list[str]] = {}
         for host, of_host in written.items():
             names = [name for name in of_host if name in ours]
             of_hosts += [variables.Setting(host, name, of_host[name]) for name in names]
             for name in names:
-                settings.append(variables.Setting(host, str(name), *self._value(of_host, name, found)))
+                settings.append(variables.Setting(host, str(name), *self._value(of_host, name, problems)))
                 origins.setdefault(f"{name} is from {self._user.origin(name, of_host[name], of_host)}", []).append(host)
         # Variables of the play, which no host has.
         first = self._user.first_of_all()
@@ -266,12 +266,12 @@ class ActionModule(ControllerAction):
         for name in (
             name for name in self._user.of_play if name not in written[first] and variables.is_ours(name, specs)
         ):
-            value, where = self._value(around, name, found)
+            value, where = self._value(around, name, problems)
             settings += [variables.Setting(host, str(name), value, where) for host in written]
             origins.setdefault(f"{name} is from {self._user.origin(name, around[name], written[first])}", list(written))
         # Ansible itself works these out, with the facts of hosts.
         by_ansible = {**around, "hostvars": play["hostvars"]}
-        found += [
+        problems += [
             unknown(name, "the facts of a host give it another value")
             for name in (*(name for name in specs if name.endswith("_hosts")), "smt_enforce_max_fail_percentage")
             if name in self._user.of_play
@@ -279,29 +279,29 @@ class ActionModule(ControllerAction):
         ]
         for sentence, hosts in sorted(origins.items()):
             display.v(text.line(f"{sentence} [{len(hosts)} of {len(self._user.hosts)} hosts]", MAX_ORIGIN))
-        found = list(dict.fromkeys(found)) + variables.problems(settings, specs, len(written))
-        found += variables.differing(of_hosts, list(written))
-        found += [
+        problems = list(dict.fromkeys(problems)) + variables.problems(settings, specs, len(written))
+        problems += variables.differing(of_hosts, list(written))
+        problems += [
             f"{name} has to be set (-e {name}=...): {_MARKUP.sub(_INSIDE, specs[name]['description'][0])}"
             for name in needs
             if all(setting.name != name for setting in settings)
         ]
-        found += variables.boot_problems(settings, len(written)) if evaluates else []
-        found += variables.slot_problems(settings, len(written))
+        problems += variables.boot_problems(settings, len(written)) if evaluates else []
+        problems += variables.slot_problems(settings, len(written))
         in_inventory = [
             name
             for name in EXTRA_VARIABLES
             if name not in self._user.extra and any(name in of_host for of_host in written.values())
         ]
-        found += [
+        problems += [
             f"{name} is set in the inventory: it has to be an extra variable (-e {name}=...), because it decides which"
             " tasks there are"
             for name in in_inventory
         ]
-        if found:
-            raise AnsibleActionFail("\n".join(found))
+        if problems:
+            raise AnsibleActionFail("\n".join(problems))
 
-    def _value(self, known: Variables, name: str, found: list[str]) -> tuple[t.Any, str | None]:
+    def _value(self, known: Variables, name: str, problems: list[str]) -> tuple[t.Any, str | None]:
         """Return a value, None where it needs something that is not known yet, and the place where it was set,
         None if unknown.
 
@@ -315,5 +315,5 @@ class ActionModule(ControllerAction):
             value = None
             # What Ansible says of a template that fails repeats it, and it may be a credential.
             if is_for_all(name) and name not in (*OF_A_HOST, *variables.ACCESS, *variables.JUDGED_PER_HOST):
-                found.append(unknown(name, error))
+                problems.append(unknown(name, error))
         return value, place(value) or place(name)

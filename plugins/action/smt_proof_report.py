@@ -50,8 +50,10 @@ class ActionModule(ControllerAction):
             for line in page.table(proofs):
                 display.display(line)
             for proof in proofs if len(proofs) <= FEW_HOSTS else []:
-                for found in findings.of(proof) if proof.reason is None else []:
-                    display.display(f"{proof.name}: {found.part}: {findings.TITLES[found.state]}. {found.sentence}")
+                for finding in findings.of(proof) if proof.reason is None else []:
+                    display.display(
+                        f"{proof.name}: {finding.part}: {findings.TITLES[finding.state]}. {finding.sentence}"
+                    )
             self._write(directory / FOLDER, proofs)
         except BorderError as error:
             raise AnsibleActionFail(f"smt_proof_report: {error}") from None
@@ -60,7 +62,7 @@ class ActionModule(ControllerAction):
             "page": str(directory / FOLDER / PAGE),
             "summary": page.summary(proofs),
             "failed_parts": {
-                proof.name: [found.part for found in findings.of(proof) if found.state == findings.FAILS]
+                proof.name: [finding.part for finding in findings.of(proof) if finding.state == findings.FAILS]
                 for proof in proofs
                 if proof.reason is None
             },
@@ -77,9 +79,9 @@ class ActionModule(ControllerAction):
             return host_proof.HostProof(
                 name, fields.line(fields.why(failed), MAX_TEXT) or "it was not looked at: an earlier task failed"
             )
-        found = siblings.get("measured")
+        recording = siblings.get("measured")
         why = fields.line(fields.why(siblings), MAX_TEXT) or "this was left out"
-        proof = host_proof.of_host(name, fields.smt_facts(facts), answer, found, None if found else why)
+        proof = host_proof.of_host(name, fields.smt_facts(facts), answer, recording, None if recording else why)
         path = directory / f"{result_files.file_stem(name)}.json"
         if measured.get("path") is None or not path.exists():
             reason = fields.line(fields.why(measured), MAX_TEXT)
@@ -88,8 +90,8 @@ class ActionModule(ControllerAction):
         return host_proof.with_result(proof, result_files.load(path))
 
     def _registered(self, variable: str, name: str) -> dict[str, t.Any]:
-        found = self._user.registered(variable, name)
-        return found if isinstance(found, dict) else {}
+        result = self._user.registered(variable, name)
+        return result if isinstance(result, dict) else {}
 
     def _write(self, directory: Path, proofs: list[host_proof.HostProof]) -> None:
         """Write the page and the documents, but not in check mode."""

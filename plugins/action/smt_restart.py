@@ -52,17 +52,17 @@ class ActionModule(HostAction):
     def _reboot(
         self, host: reboot.Reboot, name: str, options: dict[str, t.Any], pull_file: str | None
     ) -> dict[str, t.Any]:
-        found = {"changed": True, "rebooted": False, "by_pull": False, "msg": ""}
+        result = {"changed": True, "rebooted": False, "by_pull": False, "msg": ""}
         try:
             if self._task.check_mode:
-                return {**found, "msg": host.would_take()}
+                return {**result, "msg": host.would_take()}
             if not host.take():
-                return {**found, "msg": "kured reboots it"}
+                return {**result, "msg": "kured reboots it"}
             if pull_file:
                 # Not from within the play, which would be ended by it: the program reboots when it has written all
                 # that it says of this pull.
                 pathlib.Path(pull_file).touch()
-                return {**found, "by_pull": True}
+                return {**result, "by_pull": True}
             try:
                 host.run()
                 if options["verify"] is not None:
@@ -74,4 +74,4 @@ class ActionModule(HostAction):
         except (reboot.SwitchError, time_limits.HostLostError) as error:
             # A failure, also where it does not answer: a rollout tries to bring it back.
             return {"failed": True, "changed": True, "msg": str(error)}
-        return {**found, "rebooted": True}
+        return {**result, "rebooted": True}

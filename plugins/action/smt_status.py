@@ -93,13 +93,13 @@ class ActionModule(HostAction):
 
     def _values(self, names: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return the values of variables in the place of their names, without those that are not set or omitted."""
-        found = {
+        values = {
             option: self._values(name, task_vars)
             if isinstance(name, dict)
             else self._user.templated(task_vars.get(name), task_vars)
             for option, name in names.items()
         }
-        return {option: value for option, value in found.items() if value is not None}
+        return {option: value for option, value in values.items() if value is not None}
 
     def _status(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return the task's result."""
@@ -154,28 +154,28 @@ class ActionModule(HostAction):
         except FleetError as error:
             return compliance.refused(str(error), compliance.BAD_POLICY, hardware_class=known)
         slot = self._slot(host, facts.get("reboot_slot"))
-        found = compliance.judge(facts, desired, scope, memory, consumers, slot)
+        judged = compliance.judge(facts, desired, scope, memory, consumers, slot)
         if desired.decided_by:
             of_class = decisions["classes"][known]
             stale = rechecks.stale(of_class, facts, options["max_age"])
             measure = rechecks.to_measure(host, of_class, facts, stale, options["max_age"])
-            found["decision"] = {
+            judged["decision"] = {
                 **{key: of_class[key] for key in ("rests_on", "rechecks")},
                 "stale": stale,
                 "measure": measure,
             }
-        return found
+        return judged
 
-    def _slot(self, host: str, found: dict[str, t.Any] | None) -> str | None:
+    def _slot(self, host: str, facts: dict[str, t.Any] | None) -> str | None:
         """Return the sentence about the slot for a reboot that a host says it holds; None without."""
-        if found is None:
+        if facts is None:
             return None
         try:
             of_user = reboot.wanted(self._user, host)
         except (SlotError, AnsibleActionFail):
             # Whatever reboots the host says so.
             of_user = reboot.NOTHING
-        return reboot.held(of_user, host, found)
+        return reboot.held(of_user, host, facts)
 
     def _memory(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any] | None:
         """Return the memory aspects of the result, or None without a memory policy."""

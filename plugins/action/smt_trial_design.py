@@ -124,11 +124,11 @@ class ActionModule(ControllerAction):
         members, left_out = [], {}
         longest = overlap.Longest(0, "")
         for host in play["ansible_play_hosts"]:
-            found = self._user.registered(results, host) or {}
+            described = self._user.registered(results, host) or {}
             obstacle = (
                 _why_not_this_name(str(host))
-                or found.get("obstacle")
-                or (None if "online" in found else "nothing is known of it")
+                or described.get("obstacle")
+                or (None if "online" in described else "nothing is known of it")
             )
             if obstacle:
                 name = text.line(host, schema.MAX_NAME)
@@ -138,10 +138,13 @@ class ActionModule(ControllerAction):
             group = self._user.value("smt_policy_group", host)
             members.append(
                 design.Member(
-                    str(host), found["hardware_class"], found["load"], None if group is None else text.line(group, 200)
+                    str(host),
+                    described["hardware_class"],
+                    described["load"],
+                    None if group is None else text.line(group, 200),
                 )
             )
-            longest = max(longest, overlap.Longest(**found["looks_back"]), key=lambda window: window.seconds)
+            longest = max(longest, overlap.Longest(**described["looks_back"]), key=lambda window: window.seconds)
         return members, longest, left_out
 
     @staticmethod

@@ -38,9 +38,9 @@ class ActionModule(ControllerAction):
             trial = files.trial()
             looks = looking.looks_of(files)
             seen = looking.known(files, trial)
-            found = evidence.by_hosts(trial, seen.complete, evidence.compare(trial, seen.complete, looks.taken))
-            sentences = answer.sentences(trial, found, looks)
-            beside = [*answer.disagreements(trial, found), *answer.lost(trial, seen.periods)]
+            comparisons = evidence.by_hosts(trial, seen.complete, evidence.compare(trial, seen.complete, looks.taken))
+            sentences = answer.sentences(trial, comparisons, looks)
+            further = [*answer.disagreements(trial, comparisons), *answer.lost(trial, seen.periods)]
             refused = [f"{host} counts for nothing: {reason}." for host, reason in seen.unreadable.items()]
             dry_run = bool(self._task.check_mode)
             results = {
@@ -48,8 +48,8 @@ class ActionModule(ControllerAction):
                 "schema_version": trial_report.SCHEMA_VERSION,
                 "trial": trial.document(),
                 "answer": sentences,
-                "others": [*answer.others(trial, found), *beside, *refused],
-                "comparisons": found,
+                "others": [*answer.others(trial, comparisons), *further, *refused],
+                "comparisons": comparisons,
             }
             changed = result_files.write_page(
                 files.path / PAGE, page.render(trial, seen.periods, seen.ends, looks, seen.unreadable), dry_run
@@ -59,7 +59,7 @@ class ActionModule(ControllerAction):
             )
         except (text.BorderError, paired.SampleError) as error:
             raise AnsibleActionFail(str(error)) from None
-        for sentence in [*sentences, *beside]:
+        for sentence in [*sentences, *further]:
             display.display(text.line(sentence, 2000))
         display.display(f"The report: {files.path / PAGE}")
         result = {"changed": changed, "page": str(files.path / PAGE), "answer": sentences}

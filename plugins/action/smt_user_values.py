@@ -36,7 +36,7 @@ class ActionModule(ControllerAction):
                 with contextlib.suppress(AnsibleError):
                     value = self._user.templated(play.get(name, raw), dict(play))
                     settings.append(variables.Setting(host, str(name), value, place(raw) or place(name)))
-        found = variables.problems(settings, specs, fleet=1) + variables.slot_problems(settings, fleet=1)
-        if found:
-            raise AnsibleActionFail(f"{text.line(host, 100)}: {'; '.join(found)}")
+        problems = variables.problems(settings, specs, fleet=1) + variables.slot_problems(settings, fleet=1)
+        if problems:
+            raise AnsibleActionFail(f"{text.line(host, 100)}: {'; '.join(problems)}")
         return {"changed": False, **options}

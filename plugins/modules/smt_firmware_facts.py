@@ -257,10 +257,10 @@ def main() -> None:
             given["timeout"],
         )
         request = firmware_facts.Request(given["auth_method"] == "session", given["resource_id"], kernel)
-        found = firmware_facts.gather(client.Client(access, open_url), request)
+        facts = firmware_facts.gather(client.Client(access, open_url), request)
     except HostError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, ansible_facts={"smt_firmware": found})
+    module.exit_json(changed=False, ansible_facts={"smt_firmware": facts})
 
 
 if __name__ == "__main__":

@@ -136,8 +136,8 @@ def main() -> None:
         answer = _run(module.params, module.check_mode)
     except (settings.SlotError, locks.HostLockError) as error:
         module.fail_json(msg=f"{module.params['host'] or 'This host'}: {error}")
-    found = answer._asdict()
-    module.exit_json(msg=found.pop("reason"), **found)
+    result = answer._asdict()
+    module.exit_json(msg=result.pop("reason"), **result)
 
 
 def _run(given: "dict[str, t.Any]", check: bool) -> change.SlotAnswer:

@@ -279,13 +279,13 @@ def main() -> None:
         if path:
             # Not after a look of ten minutes.
             textfile.write(fs, path, program.text(fs, known, None), is_dry=True)
-        found = look.take(fs, topology.read_topology(fs).cores, plan, gain, _go_on)
+        usage = look.take(fs, topology.read_topology(fs).cores, plan, gain, _go_on)
         if path:
             # Which CPUs are online may have changed.
-            changed = textfile.write(fs, path, program.text(fs, known, found), module.check_mode)
+            changed = textfile.write(fs, path, program.text(fs, known, usage), module.check_mode)
     except textfile.TextfileError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=changed, guessed=not yields and found["source"] != look.PURR, **found)
+    module.exit_json(changed=changed, guessed=not yields and usage["source"] != look.PURR, **usage)
 
 
 def _go_on() -> None:

@@ -443,13 +443,13 @@ def _reachable(files: KernelFiles, paths: "t.Iterable[str]") -> "list[str]":
 
 def values_of(files: KernelFiles, paths: "t.Iterable[str]") -> "dict[str, str | int]":
     """Return what files read, by path, as far as they can be read."""
-    found: dict[str, t.Union[str, int]] = {}
+    values: dict[str, t.Union[str, int]] = {}
     for path in _reachable(files, paths):
         text = files.read(path)
         if text is not None:
             chosen = _IN_FORCE.search(text)
-            found[path] = _plain(chosen.group(1) if chosen else text)
-    return found
+            values[path] = _plain(chosen.group(1) if chosen else text)
+    return values
 
 
 def _in_words(values: "t.Mapping[str, str | int | None]") -> "str | int | None":

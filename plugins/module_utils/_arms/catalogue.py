@@ -38,8 +38,8 @@ def find(name: str) -> "Arm | None":
     if arm is not None or not re.match(vocabulary.NAME, name):
         return arm
     # The name of a unit can have what separates two arms.
-    for found in re.finditer(f"(?={vocabulary.SEPARATOR})", name):
-        parts = name[: found.start()], name[found.start() + len(vocabulary.SEPARATOR) :]
+    for separator in re.finditer(f"(?={vocabulary.SEPARATOR})", name):
+        parts = name[: separator.start()], name[separator.start() + len(vocabulary.SEPARATOR) :]
         both = combined.combined(name, *map(_alone, parts))
         if both is not None:
             return both

@@ -37,12 +37,12 @@ class Governor(ValueArm):
         """Return the governors, and their own settings: the kernel forgets these with the last CPU of a governor
         (drivers/cpufreq/cpufreq_governor.c), and the speed that was set (cpufreq_userspace.c).
         """
-        found = self._present()
-        patterns = [f"{_FREQUENCY}{where}{name}/*" for name in set(found.values()) for where in ("", "policy*/")]
-        if "userspace" in found.values():
+        present = self._present()
+        patterns = [f"{_FREQUENCY}{where}{name}/*" for name in set(present.values()) for where in ("", "policy*/")]
+        if "userspace" in present.values():
             patterns.append(self.path.replace("scaling_governor", "scaling_setspeed"))
         return {
-            **found,
+            **present,
             **values_of(self.host.files, [path for pattern in patterns for path in paths_of(self.host.files, pattern)]),
         }
 

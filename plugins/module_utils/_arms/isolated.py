@@ -67,9 +67,9 @@ class Isolated(RuntimeArm):
     def _refusal(self) -> "str | None":
         """Return why the kernel would make no valid partition, or None."""
         sets = [entry for entry in cpusets.find(self.host.files) if entry.version == 2 and entry.inside != GROUP]
-        beside = [entry for entry in sets if entry.inside.count("/") == 1 and entry.cpus & self._cpus]
-        if beside:
-            taken = ", ".join(f"{entry.inside[1:]} ({cpulist.render(entry.cpus)})" for entry in beside)
+        neighbours = [entry for entry in sets if entry.inside.count("/") == 1 and entry.cpus & self._cpus]
+        if neighbours:
+            taken = ", ".join(f"{entry.inside[1:]} ({cpulist.render(entry.cpus)})" for entry in neighbours)
             return (
                 "the kernel makes no partition of CPUs that another cpuset beside it names:"
                 f" {text.printable(taken, 200)}"
@@ -80,9 +80,9 @@ class Isolated(RuntimeArm):
 
     def _conflict(self) -> "str | None":
         """Find what is bound to the CPUs of the partition, and return it where that prevents the comparison."""
-        found = affinity.find_of_work(self.host.files, frozenset(self.host.topology.online), self._cpus)
-        self._conflicts = [finding for finding in found if finding.is_conflict]
-        selected = affinity.selected(found, self.host.selected_conflicts)
+        findings = affinity.find_of_work(self.host.files, frozenset(self.host.topology.online), self._cpus)
+        self._conflicts = [finding for finding in findings if finding.is_conflict]
+        selected = affinity.selected(findings, self.host.selected_conflicts)
         listed = affinity.in_one_line(selected)
         return (
             f"these would lose the CPUs of the partition; resolve that, or set affinity_conflicts to warn: {listed}"
@@ -157,12 +157,12 @@ class Isolated(RuntimeArm):
         for kind in KINDS:
             try:
                 self.host.files.write(self._groups.path(GROUP, "cpuset.cpus.partition"), kind)
-                found = self._groups.read(GROUP, "cpuset.cpus.partition")
+                partition = self._groups.read(GROUP, "cpuset.cpus.partition")
             except OSError as error:
-                found = error.strerror
-            if found == kind:
+                partition = error.strerror
+            if partition == kind:
                 return kind
-            refused.append(f"{kind}: {found!s:.200}")
+            refused.append(f"{kind}: {partition!s:.200}")
         raise ArmError(
             f"/{self._groups.path(GROUP, 'cpuset.cpus.partition')}: the kernel makes no valid partition"
             f" ({'; '.join(refused)})"

@@ -99,9 +99,9 @@ class OneThreadOfUnit(RuntimeArm):
         self._wanted = first_threads(self.host.topology, cpus)
         if self._wanted == cpus:
             return f"{self._unit.name} has one thread of each of its cores already (CPUs {render(cpus)})"
-        found = self._unit.tasks_without(self._wanted, frozenset(self.host.topology.online))
-        self._conflicts = [finding.text for finding in found]
-        if self.host.selected_conflicts and found:
+        findings = self._unit.tasks_without(self._wanted, frozenset(self.host.topology.online))
+        self._conflicts = [finding.text for finding in findings]
+        if self.host.selected_conflicts and findings:
             return (
                 "threads of the unit are pinned to siblings; resolve that, or set affinity_conflicts to warn:"
                 f" {'; '.join(self._conflicts)}"

@@ -187,14 +187,14 @@ class FewerThreads(Smt):
         self._conflicts: list[affinity.AffinityFinding] = []
         if self.reason is None:
             online = host.topology.online
-            found = affinity.find(host.files, online, set(online) - self.online())
-            selected = affinity.selected(found, host.selected_conflicts)
+            conflicts = affinity.find(host.files, online, set(online) - self.online())
+            selected = affinity.selected(conflicts, host.selected_conflicts)
             if selected:
                 self.reason = (
                     "there would be affinity conflicts while the siblings are offline; resolve them, or set"
                     f" affinity_conflicts to warn: {affinity.in_one_line(selected)}"
                 )
-            self._conflicts = [finding for finding in found if finding.is_conflict]
+            self._conflicts = [finding for finding in conflicts if finding.is_conflict]
 
     def _why_not(self) -> "str | None":
         """Return why this host cannot have so many threads online although SMT can be switched, or None."""

@@ -100,14 +100,14 @@ class UnitCpus:
 
     def threads_outside(self, cpus: "frozenset[int]") -> "list[str]":
         """Return the unit's threads that may run on other CPUs than these, as text, at most a few."""
-        found = []
+        threads = []
         for pid in self._groups.processes(self._cgroup):
-            found += [
+            threads += [
                 f"thread {thread} on {cpulist.render(mask)}"
                 for thread, mask in host_tasks.masks_of(self._files, pid).items()
                 if not mask <= cpus
             ]
-        return found[:_MAX_NAMED]
+        return threads[:_MAX_NAMED]
 
     def tasks_without(self, cpus: "frozenset[int]", online: "frozenset[int]") -> "list[affinity.AffinityFinding]":
         """Return the unit's threads that are pinned to none of these CPUs."""
@@ -215,7 +215,7 @@ class UnitCpus:
         unit = saved["unit"]
         names = f"cpuset.cpus of {unit}", f"/{CONTROL}/{unit}.d/{DROP_IN}"
         drop_in = HostFs(files.sysroot).read(names[1].lstrip("/"))
-        found = "absent" if drop_in is None else "present" if saved["drop_in"] in (None, drop_in) else "changed"
+        state = "absent" if drop_in is None else "present" if saved["drop_in"] in (None, drop_in) else "changed"
         was = saved["cpuset"] or "empty", "absent" if saved["drop_in"] is None else "present"
-        now = Cgroups(files).read(saved["cgroup"], "cpuset.cpus") or "empty", found
+        now = Cgroups(files).read(saved["cgroup"], "cpuset.cpus") or "empty", state
         return dict(zip(names, was)), dict(zip(names, now))

@@ -18,9 +18,9 @@ LOOKS, PAUSE = 5, 0.1
 def boost(fs: files.HostFs) -> "bool | None":
     """Return whether CPUs may run faster than their nominal frequency; None where the kernel does not say it."""
     for arm in (frequency.Turbo, frequency.Boost):
-        found = (fs.read(arm.path) or "").strip()
-        if found in ("0", "1"):
-            return int(found) == arm.on
+        value = (fs.read(arm.path) or "").strip()
+        if value in ("0", "1"):
+            return int(value) == arm.on
     return None
 
 

@@ -102,21 +102,21 @@ class Outline:
     def placements(self, arm: str) -> "dict[str, placement.Assignment]":
         """Return the assignment of workers to CPUs for each placement in an arm."""
         possible = self._placements(arm)
-        found = {name: possible.workers(name) for name in self.names}
+        possible_workers = {name: possible.workers(name) for name in self.names}
         confined = sorted(self._usable(arm))
         if len(confined) < len(self._reachable(arm)):
             # Without a mask of their own workers would leave the CPUs of the arm.
-            found = {
+            possible_workers = {
                 name: (workers and [cpus or confined for cpus in workers], reason)
-                for name, (workers, reason) in found.items()
+                for name, (workers, reason) in possible_workers.items()
             }
-        nodes = {name: possible.memory_node(name) for name, (workers, _reason) in found.items() if workers}
+        nodes = {name: possible.memory_node(name) for name, (workers, _reason) in possible_workers.items() if workers}
         same = placement.same_as_earlier(
-            {name: (workers, nodes[name]) for name, (workers, _reason) in found.items() if workers}
+            {name: (workers, nodes[name]) for name, (workers, _reason) in possible_workers.items() if workers}
         )
         return {
             name: {"workers": workers, "memory_node": nodes.get(name), "same_as": same.get(name), "reason": reason}
-            for name, (workers, reason) in found.items()
+            for name, (workers, reason) in possible_workers.items()
         }
 
     def alone(self) -> "list[list[int]]":
@@ -525,8 +525,11 @@ class Plan:
 
     def _record_costs(self, costs: "t.Mapping[goals.Measured, float]", seconds: float) -> None:
         """Record what a block of so many seconds has cost for each workload, and for all else."""
-        found: list[tuple[t.Optional[goals.Measured], float]] = [*costs.items(), (None, seconds - sum(costs.values()))]
-        for measured, cost in found:
+        costs_of_block: list[tuple[t.Optional[goals.Measured], float]] = [
+            *costs.items(),
+            (None, seconds - sum(costs.values())),
+        ]
+        for measured, cost in costs_of_block:
             self.costs[measured] = max(self.costs.get(measured, 0.0), cost)
 
     def _switch(self, arm: str) -> None:

@@ -59,8 +59,8 @@ class Arms:
     """
 
     def __init__(self, given: "Sequence[t.Any]", host: ArmHost, saved: "t.Container[str] | None" = None) -> None:
-        found = [catalogue.get(catalogue.name_of(entry)) for entry in given]
-        asked = [arm for arm in found if isinstance(arm, RuntimeArm)]
+        known_arms = [catalogue.get(catalogue.name_of(entry)) for entry in given]
+        asked = [arm for arm in known_arms if isinstance(arm, RuntimeArm)]
         for arm in asked:
             arm.examine(host)
         for arm in asked:
@@ -169,8 +169,8 @@ class Arms:
         Raises:
             ArmError: The host cannot be prepared.
         """
-        found = [arm.prepare() for arm in self._levers()]
-        return any(found)
+        prepared = [arm.prepare() for arm in self._levers()]
+        return any(prepared)
 
     def switch(self, name: str) -> None:
         """Switch the host to a measured arm, after ``begin``.
@@ -181,7 +181,7 @@ class Arms:
         arm = self[name]
         # Nothing is known of a host that was only prepared.
         previous = self._levers() if self._current is None else [self._current]
-        others = [part for some in previous for part in some.made_of if part.lever not in arm.levers]
+        others = [part for earlier_arm in previous for part in earlier_arm.made_of if part.lever not in arm.levers]
         self._undo(others)
         self._current = arm
         arm.switch()
@@ -222,8 +222,8 @@ class Arms:
         in an arm that switches nothing the others observe.
         """
         arm = self[name]
-        found = [part.observe() for part in (arm.made_of if arm.levers else self._levers())]
-        return [{"arm": name, **observation} for observation in found if observation]
+        observations = [part.observe() for part in (arm.made_of if arm.levers else self._levers())]
+        return [{"arm": name, **observation} for observation in observations if observation]
 
     def save(self) -> "dict[str, t.Any]":
         """Return the present state of what the arms change (plain data), for ``begin``,
@@ -295,20 +295,20 @@ def differences(
     """
     files = files or KernelFiles("/")
     state = smt_state.read(files=files)
-    found = list(known) or smt_state.differences(saved[_CPU], state)
+    changes = list(known) or smt_state.differences(saved[_CPU], state)
     before, after = _cpu_state(saved[_CPU]), _cpu_state(state)
     for was, now in _states(files, saved):
         for shown, values in ((before, was), (after, now)):
             for name, value in values.items():
                 shown.setdefault("sysctls" if name in SYSCTLS else "settings", {})[name] = value
-    found += [sentence for sentence in _changed(files, saved) if sentence not in found]
-    return {"ok": not found, "before": before, "after": after, "differences": found}
+    changes += [sentence for sentence in _changed(files, saved) if sentence not in changes]
+    return {"ok": not changes, "before": before, "after": after, "differences": changes}
 
 
 def _states(files: KernelFiles, saved: "Mapping[str, t.Any]") -> "list[tuple[Values, Values]]":
     """Return the values of each saved lever, as they were saved and as they are."""
     kinds = {kind.lever: kind for kind in catalogue.kinds() if issubclass(kind, RuntimeArm)}
-    return [kinds[lever.partition(":")[0]].states(files, found) for lever, found in saved.items() if lever != _CPU]
+    return [kinds[lever.partition(":")[0]].states(files, values) for lever, values in saved.items() if lever != _CPU]
 
 
 def _changed(files: KernelFiles, saved: "Mapping[str, t.Any]") -> "list[str]":

@@ -151,8 +151,8 @@ def _known(value: object) -> object:
 
 def _missing(settings: "t.Mapping[str, t.Any]") -> "list[tuple[declaration.Workload, str]]":
     """Return the workloads whose commands this host does not have, each with what is missing."""
-    found = [(workload, declaration.missing(workload, _path())) for workload in plan_settings.chosen(settings)]
-    return [(workload, reason) for workload, reason in found if reason is not None]
+    missing = [(workload, declaration.missing(workload, _path())) for workload in plan_settings.chosen(settings)]
+    return [(workload, reason) for workload, reason in missing if reason is not None]
 
 
 def _packages(workload: declaration.Workload) -> "set[str]":

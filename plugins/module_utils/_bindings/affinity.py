@@ -71,9 +71,9 @@ def find(
     before, lost = frozenset(online), frozenset(going)
     if not lost:
         return []
-    found = find_of_work(host, before, lost)
+    findings = find_of_work(host, before, lost)
     return (
-        found
+        findings
         + _interrupt_conflicts(host, before, lost)
         + _isolation_conflicts(host, lost)
         + _node_conflicts(host, before, lost)
@@ -89,11 +89,11 @@ def find_of_work(
     """
     files = _UnitFiles(bindings.units(host))
     sets = cpusets.find(host)
-    found = _cpuset_conflicts(host, sets, lost, files) + _task_conflicts(host, online, lost, files)
-    found += _container_conflicts(host, sets, online, lost)
-    found += _bound_conflicts(files.others(online), lost) + _kubelet_conflicts(host, lost)
+    findings = _cpuset_conflicts(host, sets, lost, files) + _task_conflicts(host, online, lost, files)
+    findings += _container_conflicts(host, sets, online, lost)
+    findings += _bound_conflicts(files.others(online), lost) + _kubelet_conflicts(host, lost)
     # A guest may have the same pinning in several files.
-    return found + list(
+    return findings + list(
         dict.fromkeys(_bound_conflicts([guest for guest in bindings.guests(host) if not guest.cpus >= online], lost))
     )
 
@@ -160,9 +160,9 @@ def capture(
     are pinned to its other CPUs.
     """
     before, lost = frozenset(online), frozenset(going)
-    found = cpusets.find(host)
-    sets = [entry for entry in found if entry.cpus & lost or _is_dissolved(entry, lost)]
-    has_v1 = any(entry.version == 1 for entry in found)
+    cpusets_found = cpusets.find(host)
+    sets = [entry for entry in cpusets_found if entry.cpus & lost or _is_dissolved(entry, lost)]
+    has_v1 = any(entry.version == 1 for entry in cpusets_found)
     takes_all = has_v1 or cpusets.is_handed_down(host)
 
     def is_needed(task: host_tasks.Task) -> bool:
@@ -312,10 +312,10 @@ class _UnitFiles:
             if setting.key == key and unit is not None and (setting.applies_to(unit) if unit else not setting.unit)
         ]
         # A later setting adds to an earlier one; an empty one between them is not considered.
-        for some in [*([setting] for setting in own), own]:
-            if some and frozenset(cpu for setting in some for cpu in setting.cpus) & within == cpus:
-                self._named.update(some)
-                return f", as {' and '.join(setting.text for setting in some)}"
+        for group in [*([setting] for setting in own), own]:
+            if group and frozenset(cpu for setting in group for cpu in setting.cpus) & within == cpus:
+                self._named.update(group)
+                return f", as {' and '.join(setting.text for setting in group)}"
         return ""
 
     def others(self, online: "frozenset[int]") -> "list[bindings.Binding]":
@@ -445,7 +445,7 @@ def _cpuset_conflicts(
     """Return the cpusets that lose CPUs, and one for all that an ordinary user owns in a part of the tree that was
     delegated to that user.
     """
-    found = []
+    findings = []
     whose = origins.Origins(host)
     of_users: dict[int, list[cpusets.Cpuset]] = {}
     for entry in sets:
@@ -456,20 +456,20 @@ def _cpuset_conflicts(
             text = f"{_cpuset_label(entry, _lost(entry, going))} {_effect(entry, going)}{_set_by(entry, files)}"
             # A kubelet that starts gives each container of its pods CPUs that are online.
             consumer = KUBELET if _OF_PODS.search(entry.path) else ""
-            found.append(AffinityFinding(True, text, consumer=consumer))
+            findings.append(AffinityFinding(True, text, consumer=consumer))
         else:
             of_users.setdefault(owner, []).append(entry)
     for owner, entries in of_users.items():
         first, lost = entries[0], frozenset(cpu for entry in entries for cpu in _lost(entry, going))
         more = f", and {len(entries) - 1} more cpusets of this user lose CPUs" if len(entries) > 1 else ""
-        found.append(
+        findings.append(
             AffinityFinding(
                 True,
                 f"{_cpuset_label(first, lost)} of user {host.user_label(owner)} {_effect(first, going)}{more}",
                 host.user_name(owner),
             )
         )
-    return found
+    return findings
 
 
 def _is_dissolved(entry: cpusets.Cpuset, going: "frozenset[int]") -> bool:
@@ -562,7 +562,7 @@ def _written(
 def _interrupt_conflicts(
     host: kernel_files.KernelFiles, online: "frozenset[int]", going: "frozenset[int]"
 ) -> "list[AffinityFinding]":
-    found = []
+    findings = []
     balanced = host_tasks.runs_as_root(host, "irqbalance")
     for number, cpus in bindings.interrupts(host, online):
         if not cpus & online or (cpus & online) - going or bindings.is_placed_by_kernel(host, number, cpus):
@@ -572,8 +572,8 @@ def _interrupt_conflicts(
             f"{_label(cpus & going)}: interrupt {number}{f' ({names})' if names else ''} is bound to"
             f" {cpulist.render(cpus & online)} alone"
         )
-        found.append(AffinityFinding(not balanced, what + (", irqbalance will move it" if balanced else "")))
-    return found
+        findings.append(AffinityFinding(not balanced, what + (", irqbalance will move it" if balanced else "")))
+    return findings
 
 
 def _restore_interrupt(
@@ -598,20 +598,20 @@ def _bound_conflicts(bound: "list[bindings.Binding]", going: "frozenset[int]") -
 
 
 def _kubelet_conflicts(host: kernel_files.KernelFiles, going: "frozenset[int]") -> "list[AffinityFinding]":
-    known, found = programs.kubelet(host), []
+    known, findings = programs.kubelet(host), []
     if known.static:
         text = (
             f"{_label(going)}: the CPU manager policy of kubelet is static ({known.static}): kubelet does not start"
             " when CPUs recorded there are offline"
         )
-        found.append(AffinityFinding(True, text, consumer=KUBELET))
+        findings.append(AffinityFinding(True, text, consumer=KUBELET))
     if known.reserved & going:
         text = (
             f"{_label(known.reserved & going)}: kubelet reserves {cpulist.render(known.reserved)} for the system"
             " (reservedSystemCPUs), and does not start without them"
         )
-        found.append(AffinityFinding(True, text))
-    return found
+        findings.append(AffinityFinding(True, text))
+    return findings
 
 
 def of_uneven_cores(host: kernel_files.KernelFiles, threads: "t.AbstractSet[int]") -> "list[AffinityFinding]":
@@ -643,7 +643,7 @@ def _container_conflicts(
     not started without each of its CPUs has a conflict though it has all CPUs, and though it runs.
     """
     binding, running = (
-        "\n".join(entry.path for entry in some) for some in ([cpuset for cpuset in sets if cpuset.binds], sets)
+        "\n".join(entry.path for entry in group) for group in ([cpuset for cpuset in sets if cpuset.binds], sets)
     )
     stopped = [
         container.binding

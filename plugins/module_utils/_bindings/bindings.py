@@ -100,7 +100,7 @@ def units(host: kernel_files.KernelFiles) -> "list[UnitSetting]":
     """Return ``CPUAffinity=`` and ``AllowedCPUs=`` (systemd.exec(5), systemd.resource-control(5)) of unit files,
     their drop-ins and the manager.
     """
-    found = []
+    bound = []
     seen = set()
     for unit, paths in _unit_files(host).items():
         settings: dict[str, list[UnitSetting]] = {key: [] for key in ("CPUAffinity", "AllowedCPUs")}
@@ -119,12 +119,12 @@ def units(host: kernel_files.KernelFiles) -> "list[UnitSetting]":
                 cpus = cpulist.parse_or_empty(",".join(value.replace(",", " ").split()))
                 sentence = f"/{host_text.printable(path, 256)} sets {key}={host_text.printable(value.strip(), 64)}"
                 settings[key].append(UnitSetting(cpus, sentence, key, unit))
-        found += [setting for some in settings.values() for setting in some]
+        bound += [setting for of_key in settings.values() for setting in of_key]
     argument = _MANAGER_ARGUMENT.search(host.read("proc/cmdline") or "")
     if argument:
         text = f"/proc/cmdline sets systemd.cpu_affinity={host_text.printable(argument[1], 64)}"
-        found.append(UnitSetting(cpulist.parse_or_empty(argument[1]), text, "CPUAffinity", ""))
-    return found
+        bound.append(UnitSetting(cpulist.parse_or_empty(argument[1]), text, "CPUAffinity", ""))
+    return bound
 
 
 def _unit_files(host: kernel_files.KernelFiles) -> "dict[str, list[str]]":
@@ -150,22 +150,22 @@ def _unit_files(host: kernel_files.KernelFiles) -> "dict[str, list[str]]":
     }
 
 
-def _add_drop_ins(host: kernel_files.KernelFiles, directory: str, found: "dict[str, str]") -> None:
+def _add_drop_ins(host: kernel_files.KernelFiles, directory: str, drop_ins: "dict[str, str]") -> None:
     for name in host.names(directory):
         if name.endswith(".conf"):
-            found.setdefault(name, f"{directory}/{name}")
+            drop_ins.setdefault(name, f"{directory}/{name}")
 
 
 def guests(host: kernel_files.KernelFiles) -> "list[Binding]":
     """Return the CPUs that libvirt guests are pinned to."""
-    found = []
+    bound = []
     for directory in _LIBVIRT_DIRECTORIES:
         for name in host.names(directory):
             if name.endswith(".xml"):
                 guest = host_text.printable(name[:-4], 64)
                 for element, value in _LIBVIRT_PINNING.findall(host.read(directory + "/" + name) or ""):
-                    found.append(Binding(_libvirt_cpus(value), f"libvirt guest {guest} is pinned there ({element})"))
-    return found
+                    bound.append(Binding(_libvirt_cpus(value), f"libvirt guest {guest} is pinned there ({element})"))
+    return bound
 
 
 def _libvirt_cpus(text: str) -> "frozenset[int]":
@@ -179,11 +179,11 @@ def vmbus_cpus(host: kernel_files.KernelFiles) -> "frozenset[int]":
     """Return the CPUs that serve channels of Hyper-V's VMBus: the kernel refuses to take them offline
     (hv_synic_cleanup in drivers/hv/hv.c), unless it is one that moves channels.
     """
-    found: set[int] = set()
+    cpus: set[int] = set()
     for device in host.names(_VMBUS):
         for channel in host.names(f"{_VMBUS}/{device}/channels"):
-            found |= cpulist.parse_or_empty(host.read(f"{_VMBUS}/{device}/channels/{channel}/cpu"))
-    return frozenset(found)
+            cpus |= cpulist.parse_or_empty(host.read(f"{_VMBUS}/{device}/channels/{channel}/cpu"))
+    return frozenset(cpus)
 
 
 class Container(t.NamedTuple):
@@ -202,7 +202,7 @@ class Container(t.NamedTuple):
 
 def containers(host: kernel_files.KernelFiles) -> "list[Container]":
     """Return the containers of Docker, Podman, LXC and Proxmox, and Proxmox' guests, that their files pin to CPUs."""
-    found = []
+    bound = []
     for folder, path, where, what in _CONTAINERS:
         for name in host.names(folder)[:MAX_UNIT_FILES]:
             text = host.read(f"{folder}/{name}{path}") or ""
@@ -216,8 +216,8 @@ def containers(host: kernel_files.KernelFiles) -> "list[Container]":
                 shown = host_text.printable(name.partition(".")[0], 64)
                 needs_each = what == _DOCKERS
                 text = f"{what} {shown} is pinned there{_NEEDS_EACH if needs_each else ''}"
-                found.append(Container(name.partition(".")[0], Binding(cpus, text), needs_each))
-    return found
+                bound.append(Container(name.partition(".")[0], Binding(cpus, text), needs_each))
+    return bound
 
 
 def online(host: kernel_files.KernelFiles) -> "frozenset[int]":
@@ -252,8 +252,8 @@ def interrupts(host: kernel_files.KernelFiles, online: "frozenset[int]") -> "lis
 def all_interrupts(host: kernel_files.KernelFiles) -> "list[tuple[str, frozenset[int]]]":
     """Return number and CPUs of the interrupts whose CPUs the kernel shows."""
     numbers = [number for number in host.names(_INTERRUPTS) if number.isdigit()]
-    found = [(number, cpulist.parse_or_empty(host.read(interrupt_path(number)))) for number in numbers]
-    return [(number, cpus) for number, cpus in found if cpus]
+    affinities = [(number, cpulist.parse_or_empty(host.read(interrupt_path(number)))) for number in numbers]
+    return [(number, cpus) for number, cpus in affinities if cpus]
 
 
 def interrupt_devices(host: kernel_files.KernelFiles, number: str) -> str:

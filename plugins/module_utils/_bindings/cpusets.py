@@ -55,17 +55,17 @@ def mounts(host: kernel_files.KernelFiles, option: str = "cpuset") -> "list[tupl
     """Return the mount points below the sysroot of hierarchies with cpusets, or another ``option`` of cgroup v1,
     each with its cgroup version.
     """
-    found = []
+    mount_points = []
     for line in (host.read("proc/self/mounts") or "").splitlines():
         fields = line.split(" ")
         if len(fields) > 3 and (fields[2] == "cgroup2" or (fields[2] == "cgroup" and option in fields[3].split(","))):
-            found.append((fields[1].lstrip("/"), 2 if fields[2] == "cgroup2" else 1))
-    return found
+            mount_points.append((fields[1].lstrip("/"), 2 if fields[2] == "cgroup2" else 1))
+    return mount_points
 
 
 def find(host: kernel_files.KernelFiles) -> "list[Cpuset]":
     """Return all cpusets that list CPUs, without the root of each hierarchy."""
-    found = []
+    entries = []
     for mount, version in mounts(host):
         # Each with the CPUs of its parent, and those of the partition that it is in.
         pending: list[tuple[str, frozenset[int], frozenset[int]]] = [(mount, frozenset(), frozenset())]
@@ -81,7 +81,7 @@ def find(host: kernel_files.KernelFiles) -> "list[Cpuset]":
             )
             effective = cpulist.parse_or_empty(host.read(path + "/cpuset.cpus.effective")) if version == 2 else cpus
             if cpus and path != mount:
-                found.append(
+                entries.append(
                     Cpuset(
                         version, path, path[len(mount) :], cpus, partition, effective, outer if partition else parent
                     )
@@ -90,21 +90,21 @@ def find(host: kernel_files.KernelFiles) -> "list[Cpuset]":
                 # Without the file the controller is disabled here, and therefore in all cgroups below.
                 outer = effective if partition or path == mount else outer
                 pending += [(path + "/" + name, effective, outer) for name in host.directories(path)]
-    return found
+    return entries
 
 
 def shown(host: kernel_files.KernelFiles) -> "dict[str, str]":
     """Return what each cpuset has, also one without CPUs of its own, by its directory below the sysroot: its files'
     text. The root of each hierarchy is left out.
     """
-    found = {}
+    texts_by_path = {}
     for mount, _version in mounts(host):
         for path in _cgroups(host, mount):
             texts = [(name, host.read(f"{path}/{file}")) for name, file in _SHOWN] if path != mount else []
             parts = [f"{name} {text or 'none'}" for name, text in texts if text is not None]
             if parts:
-                found[path] = ", ".join(parts)
-    return found
+                texts_by_path[path] = ", ".join(parts)
+    return texts_by_path
 
 
 def is_handed_down(host: kernel_files.KernelFiles) -> bool:

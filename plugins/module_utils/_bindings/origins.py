@@ -101,7 +101,7 @@ class Origins:
         login = int(text) if text.isdigit() and len(text) < 11 else NO_LOGIN
         if login != NO_LOGIN:
             return login
-        return next((int(found.group(1)) for found in map(_LOGIN_SLICE.match, cgroups) if found), None)
+        return next((int(match.group(1)) for match in map(_LOGIN_SLICE.match, cgroups) if match), None)
 
     def _is_of_service(self, uid: int, cgroups: "t.Iterable[str]") -> bool:
         """Return whether the unit file of a service says that it runs as this user.
@@ -130,7 +130,7 @@ class Origins:
         """Return ``User=`` and ``DynamicUser=`` of a unit's file and its drop-ins."""
         template, _at, instance = unit.rpartition(".")[0].partition("@")
         names = [unit, f"{template}@.service"] if _at else [unit]
-        found = [
+        unit_files = [
             path
             for name in names
             for path in (f"{directory}/{name}" for directory in _UNIT_DIRECTORIES)
@@ -144,7 +144,7 @@ class Origins:
                     if part.endswith(".conf"):
                         drop_ins.setdefault(part, f"{directory}/{name}.d/{part}")
         user, is_dynamic = "", False
-        for path in found + [drop_ins[name] for name in sorted(drop_ins)] if found else ():
+        for path in unit_files + [drop_ins[name] for name in sorted(drop_ins)] if unit_files else ():
             for key, value in _service_settings(self._host.read(path) or ""):
                 if key == "User":
                     user = re.sub(r"%[iI]", lambda _found: instance, value)

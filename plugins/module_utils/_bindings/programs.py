@@ -33,8 +33,8 @@ class Program(t.NamedTuple):
         for position, argument in enumerate(self.arguments):
             words = argument.lstrip("-")
             words = words[len("kubelet-arg=") :] if words.startswith("kubelet-arg=") else words
-            found, equals, value = words.partition("=")
-            if found == name and argument.startswith("-"):
+            option, equals, value = words.partition("=")
+            if option == name and argument.startswith("-"):
                 following = next(iter(self.arguments[position + 1 :]), "-")
                 last = value if equals else "" if following.startswith("-") else following
         return last
@@ -61,15 +61,15 @@ def running(files: ReadableFiles, names: "t.Container[str]", anybodys: "t.Contai
         names: the names.
         anybodys: those that count whoever runs them; the others only where root does.
     """
-    found = []
+    programs = []
     for pid in [name for name in files.names("proc") if name.isdigit()][:MAX_PROCESSES]:
         name = (files.read(f"proc/{pid}/comm") or "").strip()
         if name in names and (name in anybodys or is_roots(files, pid)):
             arguments = files.read(f"proc/{pid}/cmdline")
             # What has ended since has neither ids nor arguments.
             if arguments is not None:
-                found.append(Program(int(pid), name, tuple(filter(None, arguments.split("\0")))))
-    return found
+                programs.append(Program(int(pid), name, tuple(filter(None, arguments.split("\0")))))
+    return programs
 
 
 def kubelet_setting(files: ReadableFiles, kubelet: Program, argument: str, key: str) -> "str | None":
@@ -84,8 +84,8 @@ def kubelet_setting(files: ReadableFiles, kubelet: Program, argument: str, key: 
     given = kubelet.argument(argument)
     if given is not None:
         return given
-    found = re.findall(rf"^{key}:[ \t]*([^#\n]*)", _configuration(files, kubelet), re.MULTILINE)
-    return found[-1].strip().strip("\"'") if found else None
+    values = re.findall(rf"^{key}:[ \t]*([^#\n]*)", _configuration(files, kubelet), re.MULTILINE)
+    return values[-1].strip().strip("\"'") if values else None
 
 
 def _configuration(files: ReadableFiles, kubelet: Program) -> str:
@@ -110,11 +110,13 @@ class Kubelet(t.NamedTuple):
 def kubelet(host: ReadableFiles) -> Kubelet:
     """Return what each kubelet binds, by its state, its arguments and its configuration."""
     kubelets: list[Program | None] = [*running(host, KUBELETS)]
-    reserved = frozenset().union(*(reserved_by(host, found) for found in kubelets if found is not None))
-    for found in kubelets or [None]:
-        path, text = kubelet_state(host, found) or ("", "")
-        if found is not None and text is None:
-            return Kubelet(f"of {found.name}, which runs", reserved)
+    reserved = frozenset().union(
+        *(reserved_by(host, kubelet_program) for kubelet_program in kubelets if kubelet_program is not None)
+    )
+    for kubelet_program in kubelets or [None]:
+        path, text = kubelet_state(host, kubelet_program) or ("", "")
+        if kubelet_program is not None and text is None:
+            return Kubelet(f"of {kubelet_program.name}, which runs", reserved)
         if path:
             return Kubelet(f"/{host_text.printable(path, 300)}", reserved)
     return Kubelet("", reserved)
@@ -128,9 +130,9 @@ def reserved_by(host: ReadableFiles, kubelet: Program) -> "frozenset[int]":
 def kubelet_gives_whole_cores(host: ReadableFiles) -> bool:
     """Return whether a kubelet that runs has the option full-pcpus-only of its CPU manager."""
     return any(
-        "full-pcpus-only=true" in (found.argument("cpu-manager-policy-options") or "").split(",")
-        or re.search(r"^\s+full-pcpus-only:\s*[\"']?true\b", _configuration(host, found), re.MULTILINE)
-        for found in running(host, KUBELETS)
+        "full-pcpus-only=true" in (program.argument("cpu-manager-policy-options") or "").split(",")
+        or re.search(r"^\s+full-pcpus-only:\s*[\"']?true\b", _configuration(host, program), re.MULTILINE)
+        for program in running(host, KUBELETS)
     )
 
 

@@ -49,8 +49,8 @@ def node(host: kernel_files.KernelFiles) -> "Node | None":
             if names == "DEFAULT":
                 default.update(values)
             elif name in (values.get("nodehostname"), names) or _has(names, name):
-                found = {**default, **values}
-                return Node(path, _number(found.get("threadspercore"), 1), _number(found.get("cpus"), 0))
+                node_values = {**default, **values}
+                return Node(path, _number(node_values.get("threadspercore"), 1), _number(node_values.get("cpus"), 0))
     return None
 
 

@@ -97,17 +97,17 @@ def keeps_cpus_online(host: kernel_files.KernelFiles) -> "str | None":
     the kernel divides its bandwidth by the number of active CPUs of that CPU's root domain, which is 0, and the host is
     dead (set_cpus_allowed_dl, __dl_sub and dl_bw_cpus in kernel/sched/deadline.c; seen with 6.1).
     """
-    found = []
+    names = []
     for pid in filter(str.isdigit, host.names("proc")):
         for thread in host.names(f"proc/{pid}/task"):
             stat = _read_stat(host, f"proc/{pid}/task/{thread}/stat")
             is_schedutils = stat and stat.flags & _KERNEL_THREAD and stat.name.startswith(_SCHEDUTIL)
             if stat and stat.policy == _DEADLINE and not is_schedutils:
-                found.append(f"pid {thread} {host_text.printable(stat.name, _LONGEST_NAME)}")
-    if not found:
+                names.append(f"pid {thread} {host_text.printable(stat.name, _LONGEST_NAME)}")
+    if not names:
         return None
     return (
-        f"{len(found)} thread(s) of SCHED_DEADLINE run here: {', '.join(found[:20])}{', ...' if found[20:] else ''}."
+        f"{len(names)} thread(s) of SCHED_DEADLINE run here: {', '.join(names[:20])}{', ...' if names[20:] else ''}."
         " Kernels divide by zero, and the host is dead, when a CPU goes offline on which one sleeps. End them, or give"
         " them another policy (chrt --other --pid 0 PID); or have SMT set at a boot (smt_boot_args)"
     )
@@ -124,18 +124,18 @@ def current_mask(host: kernel_files.KernelFiles, pid: int, start: str) -> "froze
     stat = _read_stat(host, f"proc/{pid}/stat")
     if stat is None or stat.start != start:
         return None
-    found = _mask_text(host.read(f"proc/{pid}/status") or "")
-    return None if found is None else cpulist.parse_or_empty(found)
+    text = _mask_text(host.read(f"proc/{pid}/status") or "")
+    return None if text is None else cpulist.parse_or_empty(text)
 
 
 def masks_of(host: kernel_files.KernelFiles, pid: int) -> "dict[int, frozenset[int]]":
     """Return the CPU mask of each thread of a process, by thread id; empty when it has ended."""
-    found = {
+    masks = {
         int(thread): _mask_text(host.read(f"proc/{pid}/task/{thread}/status") or "")
         for thread in host.names(f"proc/{pid}/task")
         if thread.isdigit()
     }
-    return {thread: cpulist.parse_or_empty(mask) for thread, mask in found.items() if mask is not None}
+    return {thread: cpulist.parse_or_empty(mask) for thread, mask in masks.items() if mask is not None}
 
 
 def describe(host: kernel_files.KernelFiles, task: Task) -> str:

@@ -43,13 +43,13 @@ def active(files: ReadableFiles) -> "list[Profile]":
     Args:
         files: the host's files.
     """
-    found: list[Profile] = []
+    profiles: list[Profile] = []
     for name in (files.read(ACTIVE) or "").split():
-        _add(files, name, set(), found)
-    return found
+        _add(files, name, set(), profiles)
+    return profiles
 
 
-def _add(files: ReadableFiles, name: str, seen: "set[str]", found: "list[Profile]") -> None:
+def _add(files: ReadableFiles, name: str, seen: "set[str]", profiles: "list[Profile]") -> None:
     if name in seen or len(seen) >= _MAX_INCLUDES or not _NAME.match(name):
         return
     seen.add(name)
@@ -58,8 +58,8 @@ def _add(files: ReadableFiles, name: str, seen: "set[str]", found: "list[Profile
         if text is not None:
             sections = settings(text)
             for included in re.split(r"[\s,]+", sections.get("main", {}).get("include", "")):
-                _add(files, included, seen, found)
-            found.append(Profile(name, folder, sections))
+                _add(files, included, seen, profiles)
+            profiles.append(Profile(name, folder, sections))
             return
 
 

@@ -30,7 +30,7 @@ def cgroups(host: kernel_files.KernelFiles, unit: str) -> "list[Cgroup]":
     A unit lies in its slice, and a slice in slices only (systemd.slice(5)). What is below a service or a scope may be
     delegated to a user, and is not searched.
     """
-    found = []
+    matches = []
     for mount in cpusets.unit_mounts(host):
         pending = [mount]
         for _count in range(cpusets.MAX_CGROUPS):
@@ -39,10 +39,10 @@ def cgroups(host: kernel_files.KernelFiles, unit: str) -> "list[Cgroup]":
             path = pending.pop()
             names = host.directories(path)
             if unit in names:
-                found.append(Cgroup(mount, f"{path}/{unit}"))
+                matches.append(Cgroup(mount, f"{path}/{unit}"))
                 break
             pending += [f"{path}/{name}" for name in names if name.endswith(".slice")]
-    return found
+    return matches
 
 
 def cpus(host: kernel_files.KernelFiles, unit: Cgroup) -> "frozenset[int]":

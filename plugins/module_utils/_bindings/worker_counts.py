@@ -59,9 +59,9 @@ def of_services(host: kernel_files.KernelFiles, cpus: int) -> "list[Workers]":
         siblings[(*shown, parent[1])] += 1
         if int(count[1]) == cpus:
             threads.append({"unit": shown[0], "name": shown[1], "kind": "threads"})
-    found: list[Workers] = [
+    workers: list[Workers] = [
         {"unit": unit, "name": name, "kind": "processes"}
         for (unit, name, _parent), count in siblings.items()
         if count == cpus
     ]
-    return sorted(found + threads, key=lambda entry: (entry["unit"], entry["name"]))[:MAX_FOUND]
+    return sorted(workers + threads, key=lambda entry: (entry["unit"], entry["name"]))[:MAX_FOUND]

@@ -216,9 +216,9 @@ def related_arguments(arguments: "t.Iterable[str]") -> "list[str]":
     return [argument for argument in arguments if remainder(argument, _NONE_RELATED) != argument]
 
 
-def are_same(some: "t.Iterable[str]", others: "t.Iterable[str]") -> bool:
+def are_same(arguments: "t.Iterable[str]", others: "t.Iterable[str]") -> bool:
     """Return whether two lists have the same effect: the same arguments, however often, in whatever order."""
-    return set(some) == set(others)
+    return set(arguments) == set(others)
 
 
 def with_related_of(text: str, earlier: str) -> str:
@@ -238,8 +238,8 @@ def with_related_of(text: str, earlier: str) -> str:
     known: dict[tuple[str, ...], list[str]] = {}
     for line in earlier_lines:
         known.setdefault(_unrelated_words(line), []).append(line)
-    found = (known.get(_unrelated_words(line)) for line in lines)
-    return "\n".join(same.pop(0) if same else line for line, same in zip(lines, found))
+    related = (known.get(_unrelated_words(line)) for line in lines)
+    return "\n".join(same.pop(0) if same else line for line, same in zip(lines, related))
 
 
 def _unrelated(lines: "t.Iterable[str]") -> "list[tuple[str, ...]]":

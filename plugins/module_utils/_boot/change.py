@@ -241,7 +241,7 @@ class _Update:
         """Make the change, unless this is check mode, and return the result."""
         desired, backend = self._desired, self._backend
         before = [self._related(entry.arguments + entry.borrowed) for entry in _booted_by_default(self._entries)]
-        found = backend.to_remove(desired)
+        removed = backend.to_remove(desired)
         pending = backend.pending(desired)
         conflicts = self._conflicts()
         if pending and self._request.mitigations is not None:
@@ -262,7 +262,7 @@ class _Update:
             "changed": bool(pending),
             "loader": self._loader.name,
             "arguments": list(self._wanted.arguments),
-            "found": found,
+            "found": removed,
             "configured_before": _common(before),
             "configured": _common(configured),
             "running": self._related(running),
@@ -329,17 +329,17 @@ class _Update:
             )
         actions = consumer_settings.actions(self._request.consumers)
         followed = {kind for kind, action in actions.items() if action != consumer_settings.NONE}
-        found = [finding for finding in affinity.find(kernel, now, going) if finding.consumer not in followed]
-        refused = affinity.selected(found, self._request.conflicts_of)
+        findings = [finding for finding in affinity.find(kernel, now, going) if finding.consumer not in followed]
+        refused = affinity.selected(findings, self._request.conflicts_of)
         what = f"affinity conflict(s) with a boot without CPUs {cpulist.render(going)}"
         if refused and self._request.affinity_conflicts == "fail":
             raise backend_base.BootLoaderError(
                 f"{len(refused)} {what}. Move what is bound to these CPUs, or set affinity_conflicts to"
                 f" warn:\n{affinity.readable(refused)}\n"
             )
-        if found:
-            self._backend.warnings.append(f"{len(found)} {what}: {affinity.in_one_line(found)}.")
-        known = {*followed, *(finding.consumer for finding in found)}
+        if findings:
+            self._backend.warnings.append(f"{len(findings)} {what}: {affinity.in_one_line(findings)}.")
+        known = {*followed, *(finding.consumer for finding in findings)}
         # After a boot most programs have counted the CPUs that there are.
         after = [] if online is None else find.wrong(kernel, consumer_base.Online(frozenset(online)))
         self._backend.warnings += [
@@ -348,7 +348,7 @@ class _Update:
             for entry in after
             if entry.kind.name not in known and actions.get(entry.kind.name) != consumer_settings.NONE
         ]
-        return [finding.text for finding in found]
+        return [finding.text for finding in findings]
 
     def _boot_arguments(self) -> "list[str]":
         """Return the arguments of the next boot, as far as they tell how it starts CPUs."""

@@ -110,14 +110,14 @@ def find_loader(fs: host_files.HostFs) -> DetectedLoader:
             if finding.blocked_by is None
             else DetectedLoader(None, blocked_by=finding.blocked_by)
         )
-    found = next(
+    why_not = next(
         (f"{fs.path(path)} was found: {what}" for path, what in OTHER_LOADERS if fs.status(path) is not None), None
     )
-    found = found or _not_mounted(fs)
+    why_not = why_not or _not_mounted(fs)
     titles = [loader.title for loader in registry.LOADERS]
     return DetectedLoader(
         None,
-        blocked_by=(found or f"no boot loader was found in {fs.path('boot')}, as is usual in a container")
+        blocked_by=(why_not or f"no boot loader was found in {fs.path('boot')}, as is usual in a container")
         + f". Supported are {', '.join(titles[:-1])} and {titles[-1]}. Without one of these use smt_runtime_persist of"
         " the role smt_runtime",
     )

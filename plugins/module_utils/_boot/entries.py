@@ -222,8 +222,8 @@ def _tuned_params(text: str) -> "tuple[str, ...]":
 
 def complete_sections(text: str) -> "set[str]":
     """Return the names of the scripts whose section of a grub.cfg has a beginning and an end."""
-    found = _SECTION.findall(text)
-    return {script for what, script in found if what == "BEGIN" and ("END", script) in found}
+    sections = _SECTION.findall(text)
+    return {script for what, script in sections if what == "BEGIN" and ("END", script) in sections}
 
 
 def has_xen(text: str) -> bool:
@@ -290,14 +290,14 @@ def read_bls(fs: host_files.HostFs, unquotes: bool = False) -> "list[tuple[str, 
     if directory is None:
         return []
     kernelopts = read_kernelopts(fs) or ""
-    found = []
+    entries = []
     for name in bls_names(fs, directory):
         path = directory + "/" + name
         text = fs.read(path)
         entry = None if text is None else parse_bls(text, kernelopts, unquotes)
         if entry is not None:
-            found.append((path, entry._replace(borrowed=read_tuned(fs, " ".join(entry.arguments)))))
-    return found
+            entries.append((path, entry._replace(borrowed=read_tuned(fs, " ".join(entry.arguments)))))
+    return entries
 
 
 def parse_bls(text: str, kernelopts: str = "", unquotes: bool = False) -> "Entry | None":

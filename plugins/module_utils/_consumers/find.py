@@ -94,16 +94,16 @@ def _running(host: kernel_files.KernelFiles) -> _Running:
 
 
 def _wrong(running: _Running, online: base.Online) -> "list[Found]":
-    found = [
+    entries = [
         Found(KINDS[name], consumer)
         for name, processes in sorted(running.items())
         for consumer in KINDS[name].find(processes, online)
     ]
     # Of the others anybody may start as many as can be named.
-    return sorted(found, key=lambda entry: entry.consumer.process.service is None)
+    return sorted(entries, key=lambda entry: entry.consumer.process.service is None)
 
 
-def _facts(found: "t.Sequence[Found]") -> "list[dict[str, t.Any]]":
+def _facts(entries: "t.Sequence[Found]") -> "list[dict[str, t.Any]]":
     return [
         {
             "program": entry.kind.name,
@@ -114,7 +114,7 @@ def _facts(found: "t.Sequence[Found]") -> "list[dict[str, t.Any]]":
             "has": f"{entry.consumer.process.title} has {entry.counted}",
             "remedy": entry.kind.remedy,
         }
-        for entry in found[:MAX_FACTS]
+        for entry in entries[:MAX_FACTS]
     ]
 
 
@@ -131,7 +131,7 @@ class _Reader:
         # The name in brackets may contain any character.
         stat = (self._host.read(f"{folder}/stat") or "").rpartition(")")[2].split()[19:20]
         fields = {key: pattern.search(status) for key, pattern in _STATUS.items()}
-        parent, uid, threads, mask = (found[1] if found else "" for found in fields.values())
+        parent, uid, threads, mask = (match[1] if match else "" for match in fields.values())
         if not all(text.isdecimal() and len(text) < 20 for text in (parent, uid, threads, *(stat or [""]))):
             return []
         unit = _UNIT.search(membership)
@@ -154,16 +154,16 @@ class _Reader:
 
     def _service(self, folder: str, uid: int, paths: "list[str]") -> "str | None":
         """Return the service that a process stands for: not one of an ordinary user, who may call it as he likes."""
-        found = origins.service(paths)
-        is_the_systems = found and self._origins.of_task(folder, uid, paths) is None
-        return found if found and is_the_systems and SERVICE.match(found) else None
+        service = origins.service(paths)
+        is_the_systems = service and self._origins.of_task(folder, uid, paths) is None
+        return service if service and is_the_systems and SERVICE.match(service) else None
 
     def _quota(self, pid: int) -> "float | None":
         """Return the smallest quota of a process's cgroups, in CPUs (``cpu.max``: a time, and its period)."""
-        cgroup, found = self._cgroups.of_process(pid) or "/", []
+        cgroup, quotas = self._cgroups.of_process(pid) or "/", []
         while cgroup.strip("/"):
             limit, _blank, period = (self._cgroups.read(cgroup, "cpu.max") or "").partition(" ")
             if limit.isdecimal() and period.isdecimal() and int(period):
-                found.append(int(limit) / int(period))
+                quotas.append(int(limit) / int(period))
             cgroup = cgroup.rpartition("/")[0]
-        return min(found, default=None)
+        return min(quotas, default=None)

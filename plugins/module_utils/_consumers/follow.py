@@ -95,13 +95,13 @@ class Consumers:
             online: the CPUs.
             is_before: whether a change to them comes.
         """
-        found = [
+        sentences = [
             f"{entry.consumer.process.title} has {entry.counted}, and {'will have' if is_before else 'now has'}"
             f" {entry.consumer.gets}: {self._remedy(entry)}"
             for entry in self._wrong(online)
             if self._command(entry) is None and self._chosen.actions.get(entry.kind.name) != consumer_settings.NONE
         ]
-        shown = list(dict.fromkeys(found))
+        shown = list(dict.fromkeys(sentences))
         more = len(shown) - MAX_SENTENCES
         return [*shown[:MAX_SENTENCES], *([f"{more} more programs count CPUs when they start"] if more > 0 else [])]
 
@@ -140,8 +140,10 @@ class Consumers:
             steps = self.steps(online)
         except consumer_settings.ConsumerError as error:
             return [affinity.Harmless(str(error))]
-        found = {step.service for step in steps}
-        stopped = [step for step in planned if step.removes and step.service not in found and not self._is_active(step)]
+        followed = {step.service for step in steps}
+        stopped = [
+            step for step in planned if step.removes and step.service not in followed and not self._is_active(step)
+        ]
         return [
             affinity.Harmless(problem)
             for problem in self.follow([*steps, *(step._replace(gets=len(online.now)) for step in stopped)])
@@ -197,16 +199,16 @@ class Consumers:
             return False
         return self._run(["systemctl", "is-active", process.service])[1].strip() == "inactive"
 
-    def _command(self, found: find.Found) -> "tuple[str, ...] | None":
+    def _command(self, entry: find.Found) -> "tuple[str, ...] | None":
         """Return what makes a consumer right; None where nothing was asked for, or where it is no service."""
-        action = self._chosen.actions.get(found.kind.name, consumer_settings.NONE)
-        service = found.consumer.process.service
+        action = self._chosen.actions.get(entry.kind.name, consumer_settings.NONE)
+        service = entry.consumer.process.service
         return None if action == consumer_settings.NONE or service is None else ("systemctl", action, service)
 
-    def _remedy(self, found: find.Found) -> str:
+    def _remedy(self, entry: find.Found) -> str:
         """Return what its user has to do."""
-        is_asked_for = found.kind.name in self._chosen.actions
-        return f"{'it is no service of the system, and is left alone: ' if is_asked_for else ''}{found.kind.remedy}"
+        is_asked_for = entry.kind.name in self._chosen.actions
+        return f"{'it is no service of the system, and is left alone: ' if is_asked_for else ''}{entry.kind.remedy}"
 
     def _wrong(self, online: base.Online) -> "list[find.Found]":
         """Return who is wrong; a host with very many processes is read once."""

@@ -36,13 +36,13 @@ def load(fs: host_files.HostFs, now: "t.Iterable[int]") -> Online:
         now: the CPUs that are online.
     """
     try:
-        found = _FILE.load(fs, _checked)
+        switches = _FILE.load(fs, _checked)
     except state_file.StateFileError as error:
         fs.note(f"Which CPUs were online earlier is not known: {error}.")
-        found = None
-    if found is None or found[0] != state_file.boot_id(fs):
+        switches = None
+    if switches is None or switches[0] != state_file.boot_id(fs):
         return Online(frozenset(now))
-    return Online(frozenset(now), found[1])
+    return Online(frozenset(now), switches[1])
 
 
 def save(fs: host_files.HostFs, online: Online) -> None:

@@ -83,20 +83,20 @@ def signs(fs: host_files.HostFs) -> "dict[str, str]":
     Args:
         fs: the host's files
     """
-    found = {path: fs.read(path) or "" for path in (_TYPE, _CLOCKS)}
+    texts = {path: fs.read(path) or "" for path in (_TYPE, _CLOCKS)}
     sysinfo = fs.read(_SYSINFO) or ""
-    found[_SYSINFO] = "\n".join([*_control_programs(sysinfo), *(["LPAR"] if "LPAR" in sysinfo else [])])
+    texts[_SYSINFO] = "\n".join([*_control_programs(sysinfo), *(["LPAR"] if "LPAR" in sysinfo else [])])
     for name, text in _dmi(fs).items():
         metal = _METAL.search(text) if name == "product_name" else None
         known = [part for part, _name in _DMI_NAMES if part in text] + ([metal.group()] if metal else [])
-        found[_DMI_DIR + name] = text if text == _HYPERV.get(name) else " ".join(known)
+        texts[_DMI_DIR + name] = text if text == _HYPERV.get(name) else " ".join(known)
     is_virtual = _smbios_virtual(fs)
     if is_virtual is not None:
         # Printable bytes with and without the bit.
-        found[_SMBIOS] = "@" * _CHARACTERISTICS + ("P" if is_virtual else "@")
+        texts[_SMBIOS] = "@" * _CHARACTERISTICS + ("P" if is_virtual else "@")
     for path in _DEVICE_TREE:
-        found[path] = " ".join(part for part, _name in _DEVICE_TREE_NAMES if part in (fs.read(path) or ""))
-    return {path: text for path, text in found.items() if text}
+        texts[path] = " ".join(part for part, _name in _DEVICE_TREE_NAMES if part in (fs.read(path) or ""))
+    return {path: text for path, text in texts.items() if text}
 
 
 def _of_x86(fs: host_files.HostFs) -> str:
@@ -117,12 +117,12 @@ def _of_dmi(fs: host_files.HostFs) -> "str | None":
     texts = _dmi(fs)
     if _HYPERV.items() <= texts.items():
         return "hyperv"
-    found = _first_match("\n".join(texts.values()), _DMI_NAMES)
+    name = _first_match("\n".join(texts.values()), _DMI_NAMES)
     is_virtual = _smbios_virtual(fs)
-    if found is None:
+    if name is None:
         return UNNAMED if is_virtual else None
     on_metal = is_virtual is False or _METAL.search(texts["product_name"]) is not None
-    return None if found in _CLOUDS and on_metal and not is_virtual else found
+    return None if name in _CLOUDS and on_metal and not is_virtual else name
 
 
 def _dmi(fs: host_files.HostFs) -> "dict[str, str]":

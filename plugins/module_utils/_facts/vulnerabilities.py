@@ -52,7 +52,7 @@ def read(fs: host_files.HostFs, is_guest: bool = False, active: "bool | None" = 
     Returns:
         name -> status, sorted by name; empty if the kernel has no such files (before Linux 4.15)
     """
-    found: dict[str, Vulnerability] = {}
+    vulnerabilities: dict[str, Vulnerability] = {}
     for name in fs.names(DIRECTORY):
         status = fs.read(f"{DIRECTORY}/{name}")
         if status is not None:
@@ -60,17 +60,17 @@ def read(fs: host_files.HostFs, is_guest: bool = False, active: "bool | None" = 
             smt = match and _MEANINGS.get(match[1], match[1])
             if match and is_guest and (match[1] in _BY_SIBLINGS or name == _BLIND_IN_GUESTS):
                 smt = "unknown"
-            found[name] = {"status": " ".join(status.split()), "smt": smt}
+            vulnerabilities[name] = {"status": " ".join(status.split()), "smt": smt}
     if active is None:
-        return found
-    stibp = _stibp(found["spectre_v2"]["status"]) if "spectre_v2" in found else None
+        return vulnerabilities
+    stibp = _stibp(vulnerabilities["spectre_v2"]["status"]) if "spectre_v2" in vulnerabilities else None
     # Of ``conditional`` it depends on the processes, which ask for it or not.
     left = _MEANINGS_OF_STIBP.get(stibp or "") if active else "unknown" if is_guest else "disabled"
     if stibp is not None:
-        found["spectre_v2"]["smt"] = left
-    if _BY_STIBP in found and found[_BY_STIBP]["status"].startswith("Mitigation"):
-        found[_BY_STIBP]["smt"] = left or "vulnerable"
-    return found
+        vulnerabilities["spectre_v2"]["smt"] = left
+    if _BY_STIBP in vulnerabilities and vulnerabilities[_BY_STIBP]["status"].startswith("Mitigation"):
+        vulnerabilities[_BY_STIBP]["smt"] = left or "vulnerable"
+    return vulnerabilities
 
 
 def _stibp(spectre_v2: str) -> "str | None":

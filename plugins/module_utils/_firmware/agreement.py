@@ -172,19 +172,19 @@ def _alone(seen: Seen) -> "t.Iterator[FirmwareFinding]":
 
 def _beside(seen: Seen, kernel: Kernel) -> "tuple[bool | None, list[FirmwareFinding]]":
     """Return whether a system agrees with its kernel, and what there is to know of that."""
-    found = []
+    findings = []
     if seen.is_off and kernel.hypervisor is None:
         sentence = "the BMC says that the host is off, and its facts are there: is this the BMC of this host?"
-        found.append(FirmwareFinding(seen.system, "power", sentence))
+        findings.append(FirmwareFinding(seen.system, "power", sentence))
     if seen.attribute is None or seen.state == attributes.UNKNOWN:
-        return None, found
+        return None, findings
     reason = _not_comparable(kernel)
     if reason is not None:
-        return None, [*found, FirmwareFinding(seen.system, "kernel", f"{reason}: nothing is compared")]
+        return None, [*findings, FirmwareFinding(seen.system, "kernel", f"{reason}: nothing is compared")]
     if kernel.has_threads == (seen.state != attributes.DISABLED):
-        return True, found
+        return True, findings
     agrees = None if seen.state == attributes.AUTO else False
-    return agrees, [*found, FirmwareFinding(seen.system, "kernel", _difference(seen, kernel))]
+    return agrees, [*findings, FirmwareFinding(seen.system, "kernel", _difference(seen, kernel))]
 
 
 def _not_comparable(kernel: Kernel) -> "str | None":

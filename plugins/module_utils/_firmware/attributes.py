@@ -160,9 +160,9 @@ def meaning(name: str, value: t.Any, entry: "Entry | None") -> str:
         value: as the firmware has it.
         entry: of the registry, None where it has none.
     """
-    found = _MEANINGS.get(_words(name, value, entry).strip().lower(), UNKNOWN)
+    state = _MEANINGS.get(_words(name, value, entry).strip().lower(), UNKNOWN)
     is_opposite = entry is not None and entry.title.lower().startswith("disable")
-    return _OPPOSITE.get(found, found) if is_opposite else found
+    return _OPPOSITE.get(state, state) if is_opposite else state
 
 
 def same(name: str, value: t.Any, other: t.Any, entry: "Entry | None") -> bool:
@@ -186,12 +186,12 @@ def candidates(values: Values, entries: Entries) -> "list[str]":
 
 def core_limits(values: Values, entries: Entries) -> "list[tuple[str, str]]":
     """Return the attributes, with their values, that leave a part of the cores off."""
-    found = []
+    limits = []
     for name in sorted(values):
         words = _words(name, values[name], entries.get(name))
         if _key(name) in _CORE_LIMITS and _key(words) not in _ALL_CORES:
-            found.append((name, words))
-    return found
+            limits.append((name, words))
+    return limits
 
 
 def allowed(value: t.Any, entry: "Entry | None") -> "list[str]":

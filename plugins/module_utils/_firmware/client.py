@@ -198,7 +198,7 @@ class Client:
         Raises:
             RedfishError: it cannot be read, or has too many pages or members.
         """
-        found: list[t.Any] = []
+        members: list[t.Any] = []
         seen: set[str] = set()
         while link is not None:
             page = self._path(link)
@@ -206,11 +206,11 @@ class Client:
                 raise RedfishError(f"{self._title}: the collection {page} has pages without an end")
             seen.add(page)
             answer = self.get(page)
-            found += map(linked, list_of(answer, "Members"))
-            if len(found) > MAX_MEMBERS:
+            members += map(linked, list_of(answer, "Members"))
+            if len(members) > MAX_MEMBERS:
                 raise RedfishError(f"{self._title}: the collection {page} has more than {MAX_MEMBERS} members")
             link = answer.get("Members@odata.nextLink")
-        return found
+        return members
 
     def _path(self, link: t.Any) -> str:
         """Return the path of a link on this host."""

@@ -170,20 +170,20 @@ class _Setting:
 
     def __init__(self, values: Json, entries: attributes.Entries, problems: "list[str]") -> None:
         self._values, self._entries = values, entries
-        found = attributes.candidates(values, entries)
-        states = {name: attributes.meaning(name, values[name], entries.get(name)) for name in found}
-        self.name: t.Optional[str] = found[0] if found else None
-        self.state = states[found[0]] if found else attributes.UNKNOWN
+        names = attributes.candidates(values, entries)
+        states = {name: attributes.meaning(name, values[name], entries.get(name)) for name in names}
+        self.name: t.Optional[str] = names[0] if names else None
+        self.state = states[names[0]] if names else attributes.UNKNOWN
         if len(set(states.values())) > 1:
-            all_of_them = ", ".join(f"{name}={attributes.shown(values[name])}" for name in found)
+            all_of_them = ", ".join(f"{name}={attributes.shown(values[name])}" for name in names)
             problems.append(f"several attributes are about SMT, and do not say the same: {_line(all_of_them, 300)}")
             self.name, self.state = None, attributes.UNKNOWN
-        elif values and not found:
+        elif values and not names:
             problems.append(
                 f"none of its {len(values)} BIOS attributes is known to switch SMT: the processor may have none, as"
                 " most for Arm, or the firmware does not show the setting"
             )
-        elif found and self.state == attributes.UNKNOWN:
+        elif names and self.state == attributes.UNKNOWN:
             problems.append(f"it is not known what {_line(self.name)}={self.shown} means")
 
     @property
@@ -212,8 +212,8 @@ class _Setting:
     @property
     def core_limits(self) -> "list[tuple[str, str]]":
         """Attributes that leave a part of the cores off."""
-        found = attributes.core_limits(self._values, self._entries)
-        return [(_line(name), _line(value)) for name, value in found[:MAX_LIMITS]]
+        limits = attributes.core_limits(self._values, self._entries)
+        return [(_line(name), _line(value)) for name, value in limits[:MAX_LIMITS]]
 
     def meaning(self, value: t.Any) -> str:
         """Return what another value of the attribute means."""
@@ -252,10 +252,10 @@ def _values(bios: Json) -> Json:
     values = bios.get("Attributes")
     if "Attributes" not in bios and "HpBios" in str(bios.get("@odata.type") or bios.get("Type")):
         values = bios
-    found = {} if not isinstance(values, dict) else values
+    known = {} if not isinstance(values, dict) else values
     plain = {
         name: value
-        for name, value in found.items()
+        for name, value in known.items()
         if isinstance(value, (str, int, float)) and not name.startswith(("@", "#"))
     }
     return plain if len(plain) <= MAX_ATTRIBUTES else {}
@@ -355,7 +355,7 @@ def _likest(name: str, links: "list[str]") -> "str | None":
 def _entries(registry: Json) -> "dict[str, attributes.Entry]":
     """Return the entries of a registry; what is not as it should be is left out."""
     entries = client.list_of(client.object_of(registry, "RegistryEntries"), "Attributes")
-    found = {}
+    known_entries = {}
     for entry in entries[:MAX_ATTRIBUTES]:
         name, title = entry.get("AttributeName"), entry.get("DisplayName")
         if isinstance(name, str):
@@ -365,8 +365,10 @@ def _entries(registry: Json) -> "dict[str, attributes.Entry]":
                 if "ValueName" in value
             ]
             is_hidden = entry.get("Hidden") is True or entry.get("GrayOut") is True
-            found[name] = attributes.Entry(name, title if isinstance(title, str) else "", tuple(values), is_hidden)
-    return found
+            known_entries[name] = attributes.Entry(
+                name, title if isinstance(title, str) else "", tuple(values), is_hidden
+            )
+    return known_entries
 
 
 def _id(link: t.Any) -> str:

@@ -27,12 +27,12 @@ def changes(fs: HostFs, wanted: "t.Mapping[str, str | None]") -> "dict[str, tupl
     Returns:
         path -> (current content, desired content).
     """
-    found = {}
+    changed_files = {}
     for path, desired in wanted.items():
         current = content(fs, path)
         if current != desired:
-            found[path] = (current, desired)
-    return found
+            changed_files[path] = (current, desired)
+    return changed_files
 
 
 def apply(fs: HostFs, changed: "t.Mapping[str, tuple[str | None, str | None]]") -> None:

@@ -151,16 +151,16 @@ class HostFs:
             path: relative to the sysroot.
         """
         try:
-            found = self._find(path)
+            descriptor = self._find(path)
             try:
-                root, status = os.stat(self._root), os.fstat(found)
+                root, status = os.stat(self._root), os.fstat(descriptor)
                 others = 0o002 if status.st_gid in (0, root.st_gid) else 0o022
                 if not stat.S_ISREG(status.st_mode) or status.st_uid not in (0, root.st_uid) or status.st_mode & others:
                     raise OSError(errno.EPERM, "it is not a regular file that only root may write")
-                with open(f"/proc/self/fd/{found}", "rb") as stream:
+                with open(f"/proc/self/fd/{descriptor}", "rb") as stream:
                     return stream.read(SMALL).decode("utf-8", "replace")
             finally:
-                os.close(found)
+                os.close(descriptor)
         except OSError as error:
             self._note_unreadable(path, error)
             return None
@@ -188,12 +188,12 @@ class HostFs:
         """Return a descriptor to read a file from."""
         if self.is_host:
             return os.open(self.path(path), _FLAGS)
-        found = self._find(path)
+        descriptor = self._find(path)
         try:
             # This opens the file that was checked, even if its name now refers to another one.
-            return os.open(f"/proc/self/fd/{found}", _FLAGS)
+            return os.open(f"/proc/self/fd/{descriptor}", _FLAGS)
         finally:
-            os.close(found)
+            os.close(descriptor)
 
     def _find(self, path: str, flags: int = 0) -> int:
         """Return an O_PATH descriptor of a file or directory.
@@ -209,27 +209,27 @@ class HostFs:
         Raises:
             OSError: the file does not exist, or a symbolic link leads out of the recorded tree.
         """
-        found = os.open(self._prefix + path, os.O_PATH | os.O_CLOEXEC | flags)
+        descriptor = os.open(self._prefix + path, os.O_PATH | os.O_CLOEXEC | flags)
         try:
             if not self.is_host:
-                place = os.readlink(f"/proc/self/fd/{found}")
+                place = os.readlink(f"/proc/self/fd/{descriptor}")
                 if place != self._root and not place.startswith(self._root + "/"):
                     raise OSError(errno.EXDEV, "a symbolic link leads out of the recorded tree")
-                if not stat.S_ISREG(os.fstat(found).st_mode) and not flags & os.O_DIRECTORY:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode) and not flags & os.O_DIRECTORY:
                     raise OSError(errno.EINVAL, "it is not a regular file")
-            return found
+            return descriptor
         except BaseException:
-            os.close(found)
+            os.close(descriptor)
             raise
 
     def names(self, path: str) -> "list[str]":
         """Return the sorted names in a directory; none when it is missing or unreadable."""
         try:
-            found = self._find(path, os.O_DIRECTORY)
+            descriptor = self._find(path, os.O_DIRECTORY)
             try:
-                return sorted(os.listdir(f"/proc/self/fd/{found}"))
+                return sorted(os.listdir(f"/proc/self/fd/{descriptor}"))
             finally:
-                os.close(found)
+                os.close(descriptor)
         except OSError as error:
             if error.errno not in _MISSING:
                 self.note(f"{self.path(path)} cannot be listed: {error.strerror}.")
@@ -241,11 +241,11 @@ class HostFs:
         """
         folder, name = os.path.split(path)
         try:
-            found = self._find(folder, os.O_DIRECTORY)
+            descriptor = self._find(folder, os.O_DIRECTORY)
             try:
-                return os.stat(name, dir_fd=found, follow_symlinks=False)
+                return os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             finally:
-                os.close(found)
+                os.close(descriptor)
         except OSError as error:
             if error.errno == errno.EXDEV:
                 self.note(f"{self.path(path)} cannot be accessed: {error.strerror}.")
@@ -321,10 +321,13 @@ class HostFs:
     def _write(self, path: str, content: "bytes", mode: int) -> None:
         folder, name = os.path.split(path)
         temporary = f".{name}.{secrets.token_hex(4)}"
-        found = self._folder(folder)
+        folder_descriptor = self._folder(folder)
         try:
             descriptor = os.open(
-                temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=found
+                temporary,
+                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+                0o600,
+                dir_fd=folder_descriptor,
             )
             try:
                 with os.fdopen(descriptor, "wb") as stream:
@@ -332,13 +335,13 @@ class HostFs:
                     stream.flush()
                     os.fchmod(stream.fileno(), mode)
                     os.fsync(stream.fileno())
-                os.rename(temporary, name, src_dir_fd=found, dst_dir_fd=found)
+                os.rename(temporary, name, src_dir_fd=folder_descriptor, dst_dir_fd=folder_descriptor)
             except BaseException:
-                os.unlink(temporary, dir_fd=found)
+                os.unlink(temporary, dir_fd=folder_descriptor)
                 raise
-            durable.sync(found)
+            durable.sync(folder_descriptor)
         finally:
-            os.close(found)
+            os.close(folder_descriptor)
 
     def _folder(self, path: str) -> int:
         """Return a descriptor of a directory, which is created with its parents when it is missing.
@@ -349,7 +352,7 @@ class HostFs:
         if not path:
             durable.make_folders(self.sysroot, 0o755)
         try:
-            found = self._find(path, os.O_DIRECTORY)
+            descriptor = self._find(path, os.O_DIRECTORY)
         except FileNotFoundError:
             above = self._folder(os.path.dirname(path))
             try:
@@ -359,11 +362,11 @@ class HostFs:
                 durable.sync(above)
             finally:
                 os.close(above)
-            found = self._find(path, os.O_DIRECTORY)
+            descriptor = self._find(path, os.O_DIRECTORY)
         try:
-            return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            return os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         finally:
-            os.close(found)
+            os.close(descriptor)
 
 
 def _rest(descriptor: int, data: bytes, size: int) -> bytes:

@@ -363,14 +363,14 @@ class MemoryChange:
         }
 
     def _diff(self, values: memory_policy.HostSettings) -> "list[dict[str, str]]":
-        found = [
+        diffs = [
             ("/proc/sys", _lines(self.present), _lines(values)),
             ("OOM scores of processes", *oom_score.before_and_after(self.plan.work)),
             (self.fs.path(memory_snapshot.PATH), _document(self.saved), _document(self.plan.last)),
         ]
         shown = [
             {"before_header": header, "after_header": header, "before": before, "after": after}
-            for header, before, after in found
+            for header, before, after in diffs
             if before != after
         ]
         return shown + config_files.diff(self.files)

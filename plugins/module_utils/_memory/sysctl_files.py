@@ -44,14 +44,14 @@ def assignments(text: str) -> "list[tuple[str, str]]":
     Returns:
         Names, with dots, and values, in order.
     """
-    found = []
+    pairs = []
     for line in text.split("\n"):
         name, equals, value = line.strip().partition("=")
         name = name.strip().lstrip("-").strip()
         if not equals or name[:1] in ("", "#", ";") or any(sign in name for sign in "*?["):
             continue
-        found.append((_dotted(name), value.strip()))
-    return found
+        pairs.append((_dotted(name), value.strip()))
+    return pairs
 
 
 def number(text: str) -> "int | None":
@@ -154,8 +154,8 @@ def our_text(text: "str | None", wanted: "Mapping[str, int]") -> str:
         wanted: the values to write, as ``memory_policy.settings`` returns them.
     """
     replaced = {*wanted, *(COUNTERPARTS[name] for name in wanted if name in COUNTERPARTS)}
-    found = dict(assignments(text or ""))
-    if {name: value for name, value in found.items() if name in replaced} == {
+    values = dict(assignments(text or ""))
+    if {name: value for name, value in values.items() if name in replaced} == {
         name: str(value) for name, value in wanted.items()
     }:
         return text or ""
@@ -276,10 +276,10 @@ class BootFiles:
             if number(effective[name].value) != value
         ]
 
-    def _late_overrides(self, wanted: "Mapping[str, int]", found: "Mapping[str, late_writers.Late]") -> "list[str]":
+    def _late_overrides(self, wanted: "Mapping[str, int]", later: "Mapping[str, late_writers.Late]") -> "list[str]":
         late = [
             f"{assignment.source} sets {name} to {assignment.value!s:.20} {assignment.when}"
-            for name, assignment in ((name, found[name]) for name in wanted if name in found)
+            for name, assignment in ((name, later[name]) for name in wanted if name in later)
             if number(assignment.value) != wanted[name]
         ]
         return late + [

@@ -87,30 +87,30 @@ def read(fs: files.HostFs) -> "dict[str, str]":
     nodes = [name for name in fs.names(NODE_DIR) if re.fullmatch("node[0-9]{1,6}", name)]
     paths += [NODE_DIR + name for name in OF_ALL_NODES]
     paths += [f"{NODE_DIR}{node}/{name}" for node in nodes for name in OF_A_NODE]
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     first: dict[str, str] = {}
     size = 0
     for path, text in [*((path, fs.read(path)) for path in paths), *_of_the_machine(fs).items()]:
         if text:
             same = SAME_AS + first.setdefault(text, path)
-            found[path] = same if first[text] != path and len(same) < len(text) else text
-            size += len(found[path])
+            texts[path] = same if first[text] != path and len(same) < len(text) else text
+            size += len(texts[path])
         if size > MAX_CHARACTERS:
             return {}
-    return found
+    return texts
 
 
 def _of_the_machine(fs: files.HostFs) -> "dict[str, str]":
     """Return what says which kind of machine it is, and how its CPUs were when all were online."""
-    found = {"proc/cpuinfo": _processor_fields(fs), **hypervisor.signs(fs)}
-    found[facts.ARCHITECTURE_PATH] = facts.architecture(fs, cpuinfo.read_first(fs)) + "\n"
+    texts = {"proc/cpuinfo": _processor_fields(fs), **hypervisor.signs(fs)}
+    texts[facts.ARCHITECTURE_PATH] = facts.architecture(fs, cpuinfo.read_first(fs)) + "\n"
     covered = seen_cpus.of_lxcfs(fs)
     if covered:
-        found[seen_cpus.MOUNTS] = f"lxcfs {covered} fuse.lxcfs rw 0 0\n"
+        texts[seen_cpus.MOUNTS] = f"lxcfs {covered} fuse.lxcfs rw 0 0\n"
     known = facts.kernel_topology(fs)
     if known.source == "saved" and known.complete:
-        found[cache.PATH] = cache.without_identity(fs, known)
-    return found
+        texts[cache.PATH] = cache.without_identity(fs, known)
+    return texts
 
 
 def _processor_fields(fs: files.HostFs) -> str:

@@ -100,7 +100,7 @@ def differences(before: Picture, after: Picture, ticks_a_second: int) -> "dict[s
         ticks_a_second: of the start of threads.
     """
     existed = {key for key in after.masks if key in before.masks or int(key[1]) / ticks_a_second < before.seconds}
-    found = {
+    changed = {
         "cpus": smt_state.differences(before.state, after.state),
         "masks": [
             f"thread {key[0]} may run on {mask}, before on {before.masks.get(key, 'all CPUs')}"
@@ -114,12 +114,12 @@ def differences(before: Picture, after: Picture, ticks_a_second: int) -> "dict[s
         ][:MAX_NAMED],
     }
     if before.interrupts is not None and after.interrupts is not None:
-        found["interrupts"] = [
+        changed["interrupts"] = [
             f"interrupt {number} is on {after.interrupts[number]}, before on {had}"
             for number, had in sorted(before.interrupts.items())
             if after.interrupts.get(number, had) != had
         ][:MAX_NAMED]
-    return found
+    return changed
 
 
 class Switched(t.NamedTuple):
@@ -234,9 +234,9 @@ def _lasting_differences(
     """Return what is not as it was, also some time later where it is a cpuset."""
     end = time.monotonic() + CPUSET_SECONDS
     while True:
-        found = differences(before, picture(host, before.masks), ticks_a_second)
-        if not found["cpusets"] or time.monotonic() >= end:
-            return found
+        changed = differences(before, picture(host, before.masks), ticks_a_second)
+        if not changed["cpusets"] or time.monotonic() >= end:
+            return changed
         time.sleep(0.1)
 
 

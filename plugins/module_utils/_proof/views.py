@@ -73,10 +73,10 @@ def _of_online(fs: files.HostFs) -> View:
 
 
 def _of_files(fs: files.HostFs, name: str, online: "t.Iterable[int]") -> View:
-    found = {cpu: _cpus(fs, f"{CPU_DIR}cpu{cpu}/topology/{name}") for cpu in online}
-    cores = tuple(sorted({core for core, _reason in found.values() if core}))
+    lists = {cpu: _cpus(fs, f"{CPU_DIR}cpu{cpu}/topology/{name}") for cpu in online}
+    cores = tuple(sorted({core for core, _reason in lists.values() if core}))
     silent: dict[str, list[int]] = {}
-    for cpu, (_core, reason) in found.items():
+    for cpu, (_core, reason) in lists.items():
         if reason is not None:
             silent.setdefault(reason, []).append(cpu)
     reasons = [f"of CPUs {cpulist.render(cpus)} {reason}" for reason, cpus in silent.items()] if cores else silent
@@ -86,10 +86,10 @@ def _of_files(fs: files.HostFs, name: str, online: "t.Iterable[int]") -> View:
 def _of_text(fs: files.HostFs, path: str, cpus: "t.Callable[[str], t.Iterable[int]]") -> View:
     """Return the CPUs that a file for people names, as ``cpus`` finds them in its text."""
     try:
-        found = tuple(sorted(cpus(fs.text(path, files.LARGE))))
+        groups = tuple(sorted(cpus(fs.text(path, files.LARGE))))
     except OSError as error:
         return View(f"/{path}", reason=_unreadable(error))
-    return View(f"/{path}", online=found) if found else View(f"/{path}", reason="it names no CPUs")
+    return View(f"/{path}", online=groups) if groups else View(f"/{path}", reason="it names no CPUs")
 
 
 def _asked(run: Run, name: str, argv: "list[str]", parse: "t.Callable[[str], View]") -> View:
@@ -119,7 +119,7 @@ def _of_lscpu(output: str) -> View:
 def _of_hwloc(output: str) -> View:
     """Read the CPU sets of objects of the type Core; hwloc shows only CPUs that it may use."""
     groups = []
-    for _kind, attributes in (found for found in _OBJECT.findall(output) if found[0] == "Core"):
+    for _kind, attributes in (entry for entry in _OBJECT.findall(output) if entry[0] == "Core"):
         written = _CPUSET.search(attributes)
         if written:
             groups.append(_of_bitmap(written.group(1)))
@@ -170,9 +170,9 @@ def differences(topology: Topology, view: View) -> "list[str]":
         topology: of the facts.
         view: of the source.
     """
-    found = []
+    sentences = []
     if view.online is not None and set(view.online) != set(topology.online):
-        found.append(
+        sentences.append(
             f"{view.source} has CPUs {cpulist.render(view.online)} online, and the facts have"
             f" {cpulist.render(topology.online)}"
         )
@@ -184,12 +184,12 @@ def differences(topology: Topology, view: View) -> "list[str]":
             {(_part(core, common), _part(ours[cpu], common)) for core in view.cores for cpu in core if cpu in common}
         )
         wrong = [(their, our) for their, our in others if their != our]
-        found += [
+        sentences += [
             f"{view.source} has CPUs {their} on one core, and the facts have {our}" for their, our in wrong[:MAX_NAMED]
         ]
         if len(wrong) > MAX_NAMED:
-            found.append(f"{view.source} differs in {len(wrong) - MAX_NAMED} more cores")
-    return found
+            sentences.append(f"{view.source} differs in {len(wrong) - MAX_NAMED} more cores")
+    return sentences
 
 
 def _part(core: "t.Sequence[int]", common: "t.Container[int]") -> str:

@@ -84,9 +84,9 @@ def _unknown(host: str, at: float) -> str:
     return "".join(_family(name, names.HELP[name], host, of_name) for name, of_name in samples.items())
 
 
-def _family(name: str, about: str, host: str, samples: "t.Mapping[str, float | None]") -> str:
+def _family(name: str, description: str, host: str, samples: "t.Mapping[str, float | None]") -> str:
     lines = [f'{name}{{host="{host}"{labels}}} {value}\n' for labels, value in samples.items() if value is not None]
-    return f"# HELP {name} {about}\n# TYPE {name} gauge\n{''.join(lines)}" if lines else ""
+    return f"# HELP {name} {description}\n# TYPE {name} gauge\n{''.join(lines)}" if lines else ""
 
 
 def write(path: str, content: str) -> None:
@@ -100,8 +100,8 @@ def write(path: str, content: str) -> None:
         PullError: it is somebody else's file, or cannot be written; in the latter case there is none.
     """
     fs, name = files.HostFs(os.path.dirname(path)), os.path.basename(path)
-    found = fs.head(name, max(map(len, _OURS)))
-    if found and not found.startswith(_OURS):
+    head = fs.head(name, max(map(len, _OURS)))
+    if head and not head.startswith(_OURS):
         raise PullError(
             f"{path} is there, and smt_pull did not write it: set smt_pull_metrics to another path, or move it away"
         )

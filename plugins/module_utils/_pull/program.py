@@ -240,14 +240,14 @@ class Pull:
     def _temporary(self) -> "dict[str, str]":
         """Return where Ansible puts its temporary files, if their usual place has no room."""
         try:
-            found = os.statvfs(os.path.expanduser("~"))
+            filesystem = os.statvfs(os.path.expanduser("~"))
         except OSError:
             has_room = False
         else:
             has_room = (
-                not found.f_flag & os.ST_RDONLY
-                and found.f_bfree * found.f_frsize >= _ROOM_BYTES
-                and (not found.f_files or found.f_ffree >= _ROOM_FILES)
+                not filesystem.f_flag & os.ST_RDONLY
+                and filesystem.f_bfree * filesystem.f_frsize >= _ROOM_BYTES
+                and (not filesystem.f_files or filesystem.f_ffree >= _ROOM_FILES)
             )
         return (
             {}
@@ -259,19 +259,19 @@ class Pull:
         """Return what a document of compliance says of this host, None where there is none."""
         try:
             hosts = host_text.parse_json(self._scratch.text(name, _MAX_BYTES))["hosts"]
-            (found,) = (host for host in hosts if host["host"] == self._options.host)
-            return Verdict(found["status"], host_text.printable(found["sentence"], 400))
+            (result,) = (host for host in hosts if host["host"] == self._options.host)
+            return Verdict(result["status"], host_text.printable(result["sentence"], 400))
         except (OSError, ValueError, LookupError, TypeError):
             return None
 
     def _load(self) -> PullRecord:
         try:
-            found = self._file.load(self._state, _checked)
+            record = self._file.load(self._state, _checked)
         except state_file.StateFileError as error:
             self._say(f"{error}. What git knows is used instead")
-            found = None
-        if found is not None:
-            return found
+            record = None
+        if record is not None:
+            return record
         newest = (
             (
                 self._repository.marked(repository.NEWEST)

@@ -148,10 +148,10 @@ class Repository:
 def commit(directory: str, name: str) -> "str | None":
     """Return the commit that a name stands for in a directory with a repository, None where there is none."""
     try:
-        found = git(directory, "rev-parse", "--verify", f"{name}^{{commit}}")
+        revision = git(directory, "rev-parse", "--verify", f"{name}^{{commit}}")
     except PullError:
         return None
-    return found if COMMIT.fullmatch(found) else None
+    return revision if COMMIT.fullmatch(revision) else None
 
 
 def git(directory: str, command: str, *arguments: str, config: "str | None" = None) -> str:

@@ -75,15 +75,15 @@ def build(module: str) -> bytes:
 
 def _sources(module: str) -> "dict[str, str]":
     """Return the source of a module and of all that it imports, by name, also of what functions import."""
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     left = [module]
     while left:
         name = left.pop()
-        if name in found:
+        if name in sources:
             continue
-        found[name] = inspect.getsource(importlib.import_module(name))
-        for node in ast.walk(ast.parse(found[name])):
+        sources[name] = inspect.getsource(importlib.import_module(name))
+        for node in ast.walk(ast.parse(sources[name])):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_CODE):
                 is_package = hasattr(importlib.import_module(node.module or ""), "__path__")
                 left += [f"{node.module}.{alias.name}" for alias in node.names] if is_package else [node.module or ""]
-    return found
+    return sources

@@ -29,8 +29,8 @@ def listen() -> None:
 
 def heard(seconds: float) -> "int | None":
     """Wait so many seconds for a signal, and return its number, None where none came."""
-    found = signal.sigtimedwait((RENEWED, UNDO_NOW), max(0.0, seconds))
-    return None if found is None else found.si_signo
+    received = signal.sigtimedwait((RENEWED, UNDO_NOW), max(0.0, seconds))
+    return None if received is None else received.si_signo
 
 
 def pause(seconds: float, wait: "t.Callable[[float], int | None]", now: "t.Callable[[], float]") -> None:

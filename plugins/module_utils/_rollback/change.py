@@ -232,12 +232,12 @@ class Rollback:
 
 def _described(record: _Record) -> str:
     running, configured, memory = record["running"], record["configured"], record["memory"]
-    found = [
+    parts = [
         smt_frame.described(running) if running is not None else "",
         boot_frame.described(configured) if configured is not None else "",
         memory_frame.described(memory) if memory is not None else "",
     ]
-    return ", ".join(filter(None, found))
+    return ", ".join(filter(None, parts))
 
 
 def _checked(document: t.Any) -> _Record:

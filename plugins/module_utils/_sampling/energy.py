@@ -42,14 +42,14 @@ class Energy:
 
     def __init__(self, files: HostFs) -> None:
         self._files = files
-        found = [
+        zones = [
             zone
             for zone in files.names(ZONES)
             if _ZONE.match(zone) and _PACKAGE.match((files.read(f"{ZONES}/{zone}/name") or "").strip())
         ]
-        most = {zone: self._number(zone, "max_energy_range_uj") for zone in found}
+        most = {zone: self._number(zone, "max_energy_range_uj") for zone in zones}
         self._most = {zone: value for zone, value in most.items() if value is not None}
-        self._complete = len(self._most) == len(found)
+        self._complete = len(self._most) == len(zones)
 
     def read(self) -> Reading:
         """Return the count of each package; nothing where one of them cannot be read."""

@@ -179,13 +179,13 @@ def parse(text: str) -> "dict[str, Counts]":
     known = (*EVENTS, *STALLS, SLOTS, *TOPDOWN)
     return {
         cpu: {
-            "cycles": found["cycles"],
-            "instructions": found["instructions"],
-            "stalls": _stalls(found),
-            "topdown": _topdown(found),
+            "cycles": counts["cycles"],
+            "instructions": counts["instructions"],
+            "stalls": _stalls(counts),
+            "topdown": _topdown(counts),
         }
-        for cpu, found in counted(text, known).items()
-        if all(found.get(event) for event in EVENTS)
+        for cpu, counts in counted(text, known).items()
+        if all(counts.get(event) for event in EVENTS)
     }
 
 
@@ -212,16 +212,16 @@ def _event(name: str, known: "Sequence[str]") -> "str | None":
     return next((event for event in known if name.split(":", maxsplit=1)[0] == event or f"/{event}/" in name), None)
 
 
-def _stalls(found: "Mapping[str, float]") -> "dict[str, float]":
+def _stalls(counts: "Mapping[str, float]") -> "dict[str, float]":
     """Return the share of a thread's cycles in which it waited, where that can be: counters of a core say more."""
-    shares = {name: found[event] / found["cycles"] for event, name in STALLS.items() if event in found}
+    shares = {name: counts[event] / counts["cycles"] for event, name in STALLS.items() if event in counts}
     return {name: round(share, 4) for name, share in shares.items() if share <= 1}
 
 
-def _topdown(found: "Mapping[str, float]") -> "dict[str, float]":
+def _topdown(counts: "Mapping[str, float]") -> "dict[str, float]":
     """Return the shares of a thread's slots, nothing unless they are shares of one whole."""
-    slots = found.get(SLOTS)
-    shares = {name: found[event] / slots for event, name in TOPDOWN.items() if event in found} if slots else {}
+    slots = counts.get(SLOTS)
+    shares = {name: counts[event] / slots for event, name in TOPDOWN.items() if event in counts} if slots else {}
     whole = len(shares) == len(TOPDOWN) and abs(sum(shares.values()) - 1) <= SLOTS_TOLERANCE
     return {name: round(share, 4) for name, share in shares.items()} if whole else {}
 

@@ -43,7 +43,7 @@ def read(files: HostFs) -> "list[Quota]":
     Args:
         files: the host's files.
     """
-    found = []
+    quotas = []
     for hierarchy in _hierarchies(files):
         inside = hierarchy.root.rstrip("/") + "/"
         below = hierarchy.cgroup[len(inside) :].split("/") if hierarchy.cgroup.startswith(inside) else [".."]
@@ -54,18 +54,18 @@ def read(files: HostFs) -> "list[Quota]":
             cpus = (_cpus_v2 if hierarchy.version == 2 else _cpus_v1)(files, place)
             if cpus is not None:
                 name = inside + "/".join(parts[:depth])
-                found.append(Quota(name if name == "/" else name.rstrip("/"), cpus, _stopped(files, place)))
-    return found
+                quotas.append(Quota(name if name == "/" else name.rstrip("/"), cpus, _stopped(files, place)))
+    return quotas
 
 
-def announcement(found: "t.Sequence[Quota]", online: int) -> "list[str]":
+def announcement(quotas: "t.Sequence[Quota]", online: int) -> "list[str]":
     """Return the sentence about the smallest quota, if it is one of less than all CPUs.
 
     Args:
-        found: from :func:`read`.
+        quotas: from :func:`read`.
         online: the number of the host's CPUs that are online.
     """
-    smallest = min(found, key=lambda quota: quota.cpus, default=None)
+    smallest = min(quotas, key=lambda quota: quota.cpus, default=None)
     if smallest is None or smallest.cpus >= online:
         return []
     return [
@@ -111,8 +111,8 @@ def _hierarchies(files: HostFs) -> "t.Iterator[Hierarchy]":
         elif "cpu" in controllers.split(","):
             own[1] = cgroup
     for line in (files.read("proc/self/mountinfo") or "").splitlines():
-        fields, _dash, about = line.partition(" - ")
-        place, kind = fields.split(" "), about.split(" ")
+        fields, _dash, after_dash = line.partition(" - ")
+        place, kind = fields.split(" "), after_dash.split(" ")
         version = {"cgroup2": 2, "cgroup": 1}.get(kind[0])
         if version in own and len(place) > 4 and (version == 2 or "cpu" in kind[-1].split(",")):
             yield Hierarchy(version, place[4].lstrip("/"), place[3], own[version])

@@ -100,13 +100,13 @@ class Recorder:
         """Return the throttle events so far of each core of these CPUs;
         the siblings of a core show the same counter.
         """
-        found = {}
+        counts = {}
         for core in self._cores:
             cpu = next((cpu for cpu in core if cpu in cpus), -1)
             count = _number(self._files.read(_cpu_file(cpu, "thermal_throttle/core_throttle_count")))
             if count is not None:
-                found[core] = int(count)
-        return found
+                counts[core] = int(count)
+        return counts
 
 
 def _cpu_file(cpu: int, name: str) -> str:
@@ -124,9 +124,9 @@ def frequencies(filesystem: HostFs, cpus: "Iterable[int]") -> "dict[str, float]"
         MHz by CPU number, for the CPUs whose frequency the host reports.
     """
     kilohertz = {str(cpu): _number(filesystem.read(_cpu_file(cpu, "cpufreq/scaling_cur_freq"))) for cpu in cpus}
-    found = {cpu: value / 1000 for cpu, value in kilohertz.items() if value}
-    if found:
-        return found
+    in_megahertz = {cpu: value / 1000 for cpu, value in kilohertz.items() if value}
+    if in_megahertz:
+        return in_megahertz
     blocks = cpuinfo.read(filesystem).blocks
     megahertz = {str(cpu): _number(fields.get("cpu MHz")) for cpu, fields in blocks.items()}
     return {cpu: value for cpu, value in megahertz.items() if value and cpu in kilohertz}

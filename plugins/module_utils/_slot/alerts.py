@@ -38,10 +38,10 @@ def ask(alerts: Alerts) -> None:
     if reply.status != 200 or status != "success":
         raise exchange.RefusedError(f"alerts are not known: {url} says {exchange.line(answer.get('error'))}")
     try:
-        kind, found = answer["data"]["resultType"], answer["data"]["result"]
-        if not isinstance(found, list):
+        kind, results = answer["data"]["resultType"], answer["data"]["result"]
+        if not isinstance(results, list):
             raise TypeError("whatever it is, it is no list of results")
-        names = [_name(series["metric"]) for series in found] if kind == "vector" else []
+        names = [_name(series["metric"]) for series in results] if kind == "vector" else []
     except (LookupError, TypeError, AttributeError):
         raise exchange.RefusedError(f"alerts are not known: {url} does not answer as Prometheus does") from None
     partial = _partial(answer)

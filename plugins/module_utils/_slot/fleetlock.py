@@ -69,9 +69,9 @@ def _words(content: bytes) -> "str | None":
     if text[:1] not in ("{", "["):
         return exchange.line(text)
     try:
-        found = host_text.parse_json(text)
-        if isinstance(found["kind"], str) and isinstance(found["value"], str):
-            return exchange.line(found["value"])
+        document = host_text.parse_json(text)
+        if isinstance(document["kind"], str) and isinstance(document["value"], str):
+            return exchange.line(document["value"])
     except (ValueError, LookupError, TypeError):
         pass
     return None

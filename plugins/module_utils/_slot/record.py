@@ -78,18 +78,18 @@ def forget(fs: host_files.HostFs) -> None:
 def pending(fs: host_files.HostFs) -> "dict[str, t.Any] | None":
     """Return what the facts of a host say of its slot; None without."""
     try:
-        found = load(fs)
+        record = load(fs)
     except settings.SlotError as error:
         fs.note(f"{error}.")
         return None
-    return None if found is None else found.fact
+    return None if record is None else record.fact
 
 
 def _checked(document: "dict[str, t.Any]") -> SlotRecord:
-    found = SlotRecord(**{name: document[name] for name in SlotRecord._fields})
-    slot = settings.parse(found.slot)
-    texts = (found.group, found.host, found.owner, found.since, found.boot)
+    record = SlotRecord(**{name: document[name] for name in SlotRecord._fields})
+    slot = settings.parse(record.slot)
+    texts = (record.group, record.host, record.owner, record.since, record.boot)
     if slot is None or not all(isinstance(value, str) and len(value) <= 300 for value in texts):
         raise ValueError("it is not the record of a slot")
-    settings.check(slot, found.group, found.host)
-    return found._replace(slot=slot, is_held=found.is_held is True, at=float(found.at))
+    settings.check(slot, record.group, record.host)
+    return record._replace(slot=slot, is_held=record.is_held is True, at=float(record.at))

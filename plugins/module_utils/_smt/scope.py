@@ -160,18 +160,18 @@ def _unit_cpus(scope: Scope, topology: Topology, fs: t.Optional[host_files.HostF
     if fs is None:
         raise ScopeError(f"the CPUs of {scope.title} are not in the facts of a host: name cpus, a node or a package")
     host = kernel_files.KernelFiles(fs.sysroot)
-    found = units.cgroups(host, scope.value)
-    if not found and not fs.runs_systemd:
+    cgroups = units.cgroups(host, scope.value)
+    if not cgroups and not fs.runs_systemd:
         raise ScopeError(
             f"{scope.title} has no cgroup on this host, where systemd does not run: name cpus, a node or a package"
         )
-    if not found:
+    if not cgroups:
         raise ScopeError(
             f"{scope.title} has no cgroup on this host: it does not run, or its name is another one (systemctl status"
             f" {scope.value})"
         )
     for bound_by in (units.cpus, units.masks):
-        for cgroup in found:
+        for cgroup in cgroups:
             cpus = bound_by(host, cgroup).intersection(topology.present)
             if cpus and not smt_state.names_all(cpus, topology.cores, topology.online):
                 return cpus

@@ -104,14 +104,14 @@ def from_files(control: "str | None", active: "bool | None", online: "str | None
 
 def differences(before: State, after: State) -> "list[str]":
     """Return how ``after`` differs from ``before``, one sentence for each kind of difference."""
-    found = []
+    sentences = []
     if before["control"] != after["control"]:
-        found.append(f"smt/control was {before['control']}, is {after['control']}")
+        sentences.append(f"smt/control was {before['control']}, is {after['control']}")
     was, now = set(before["online"]), set(after["online"])
     present = set(after["present"])
-    found += cpu_sentences((was - now) & present, "{was} online, {are} offline")
-    found += cpu_sentences(was - now - present, "{was} online, {are} no longer present")
-    return found + cpu_sentences((now - was) & set(before["present"]), "{was} offline, {are} online")
+    sentences += cpu_sentences((was - now) & present, "{was} online, {are} offline")
+    sentences += cpu_sentences(was - now - present, "{was} online, {are} no longer present")
+    return sentences + cpu_sentences((now - was) & set(before["present"]), "{was} offline, {are} online")
 
 
 def cpu_sentences(cpus: "t.Collection[int]", sentence: str) -> "list[str]":

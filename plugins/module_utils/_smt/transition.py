@@ -419,10 +419,10 @@ def _transaction(files: KernelFiles, cores: Cores, request: _Request, learned: _
         # Which CPUs go offline after a look at unknown cores is not known before.
         _permitted(files, target, _refuse, explores and request.threads is not None)
         if explores or _takes_too_many(files, target, request.method):
-            found = _explore(files, before, placed)
-            goal = _target(before, found, request)
+            explored = _explore(files, before, placed)
+            goal = _target(before, explored, request)
             if learned is not None:
-                learned.extend(found)
+                learned.extend(explored)
         _apply(files, goal, _refuse)
         return goal
 

@@ -32,9 +32,9 @@ def decide(
     """
     level = spending.levels(looks, alpha)[-1]
     centre, low, high = comparison.interval(level)
-    found = verdicts.verdict(centre, low, high, math.log1p(margin))
-    if found != verdicts.INCONCLUSIVE:
-        return found
+    verdict = verdicts.verdict(centre, low, high, math.log1p(margin))
+    if verdict != verdicts.INCONCLUSIVE:
+        return verdict
     if not more or comparison.n < MIN_BLOCKS_FUTILE:
         return None
     scatter = (high - low) / 2 / distributions.student_quantile(level, comparison.n - 1) * math.sqrt(comparison.n)
@@ -65,11 +65,11 @@ def chance(centre: float, deviation: float, blocks: int, more: int, level: float
     half = distributions.student_quantile(level, total - 1) * deviation / math.sqrt(total)
     step = deviation * math.sqrt(1 / blocks - 1 / total)
     least = verdicts.least_centre(half, margin)
-    found = _beyond(least - centre, step) + _beyond(least + centre, step)
+    share = _beyond(least - centre, step) + _beyond(least + centre, step)
     inside = margin - half
     if inside > 0:
-        found += max(0.0, 1 - _beyond(inside - centre, step) - _beyond(inside + centre, step))
-    return found
+        share += max(0.0, 1 - _beyond(inside - centre, step) - _beyond(inside + centre, step))
+    return share
 
 
 def _beyond(distance: float, deviation: float) -> float:

@@ -42,8 +42,8 @@ def student_quantile(level: float, freedom: float) -> float:
     for _step in range(100):
         square = value * value
         density = 2 * _beta_factor(freedom / (freedom + square), square / (freedom + square), freedom / 2, 0.5)
-        found = student_p_value(value, freedom)
-        step = math.log(found / level) * found / density
+        p_value = student_p_value(value, freedom)
+        step = math.log(p_value / level) * p_value / density
         value *= math.exp(step)
         # The next step is of the order of the square of this one.
         if abs(step) < 1e-9:

@@ -61,13 +61,13 @@ def _as_extreme(total: float, looks: "tuple[spending.Look, ...]", alpha: float) 
     ]
 
     def probability(drift: float) -> float:
-        found = erfc((limits[0] - drift * looks[0].blocks) / math.sqrt(2 * looks[0].blocks))
+        result = erfc((limits[0] - drift * looks[0].blocks) / math.sqrt(2 * looks[0].blocks))
         for sums, blocks, more, limit in steps:
             minus, missing, spread = drift * drift * blocks / 2, limit - drift * more, math.sqrt(2 * more)
-            found += sum(
+            result += sum(
                 [exp(log_mass + drift * value - minus) * erfc((missing - value) / spread) for value, log_mass in sums]
             )
-        return found / 2
+        return result / 2
 
     return probability
 

@@ -78,9 +78,9 @@ def main_comparisons(
 
     of_sharing = [((baseline, placement), (baseline, other)) for placement, other in SHARING]
     for pairs in (of_arms(placements.ALL_THREADS), of_sharing, of_arms(placements.SINGLE)):
-        found = list(filter(taken, pairs))
-        if found:
-            return found[:1] if pairs is of_sharing else found
+        present = list(filter(taken, pairs))
+        if present:
+            return present[:1] if pairs is of_sharing else present
     return []
 
 
@@ -137,11 +137,11 @@ class Goal:
 
     def deciding(self, planned: "t.Collection[Key]") -> "set[Key]":
         """Return those of the planned samples of a block that the main comparisons need."""
-        found: set[Key] = set()
+        keys: set[Key] = set()
         for measured in {key[:2] for key in planned}:
             for pair in main_comparisons(self._arms, functools.partial(self._both, measured, set(planned))):
-                found.update(self._keys(measured, pair))
-        return found
+                keys.update(self._keys(measured, pair))
+        return keys
 
     def _both(self, measured: Measured, planned: "set[Key]", pair: "tuple[Side, Side]") -> bool:
         """Return whether the sides of a pair are two of the planned samples."""
@@ -154,18 +154,18 @@ class Goal:
 
     def _main(self) -> "dict[Name, Paired]":
         """Return the main comparisons that have blocks with both sides; of two factors their effects."""
-        found: dict[Name, Paired] = {}
+        paired_samples: dict[Name, Paired] = {}
         for measured in sorted({key[:2] for key in self._values}, key=repr):
             pairs = main_comparisons(self._arms, functools.partial(self._blocks, measured))
             if arm_names.levels(self._arms) and pairs:
-                found.update(self._of_factors(measured, pairs[0][0][1]))
+                paired_samples.update(self._of_factors(measured, pairs[0][0][1]))
                 continue
             for pair in pairs:
                 blocks = self._blocks(measured, pair)
                 baseline, candidate = (self._values[key] for key in self._keys(measured, pair))
                 sides = [baseline[block] for block in blocks], [candidate[block] for block in blocks]
-                found[(measured, pair[1])] = Paired.of_values(*sides, better=self._better[measured[0]])
-        return found
+                paired_samples[(measured, pair[1])] = Paired.of_values(*sides, better=self._better[measured[0]])
+        return paired_samples
 
     def _of_factors(self, measured: Measured, placement: str) -> "dict[Name, Paired]":
         """Return what two factors do at a placement, by the arm that has the effect: the first one, the second one, and

@@ -18,10 +18,10 @@ def places() -> "list[int]":
     """Return the numbers of blocks after which a plan looks at its data, rising: 4, 5, 6, 8, 11, 15, 19, 23, 28, 35,
     44, ...
     """
-    found = list(_PLACES)
-    while len(found) < MAX_LOOKS - 1:
-        found.append(round(found[-1] * (_GROWTH if found[-1] < _MANY else _GROWTH_OF_MANY)))
-    return found
+    order = list(_PLACES)
+    while len(order) < MAX_LOOKS - 1:
+        order.append(round(order[-1] * (_GROWTH if order[-1] < _MANY else _GROWTH_OF_MANY)))
+    return order
 
 
 class Schedule:

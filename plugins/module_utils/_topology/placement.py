@@ -110,8 +110,8 @@ class Placements:
             return self._numbered(count.kind, count.workers)
         if cpus is not None:
             return self._explicit(cpus)
-        found: Workers = getattr(self, "_" + name)()
-        return found
+        workers: Workers = getattr(self, "_" + name)()
+        return workers
 
     def memory_node(self, name: str) -> "int | None":
         """Return the NUMA node that all memory of a placement's workers comes from, or None for the kernel's choice."""

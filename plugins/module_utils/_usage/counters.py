@@ -20,14 +20,14 @@ Ticks = t.Tuple[int, ...]
 
 def read(files: ReadableFiles) -> "dict[int, Ticks]":
     """Return the ticks of each online CPU; empty where they cannot be read."""
-    found: dict[int, Ticks] = {}
+    ticks: dict[int, Ticks] = {}
     for line in (files.read(PATH) or "").splitlines():
         name, *numbers = line.split()
         if not (name.startswith("cpu") and name[3:].isdigit() and all(map(str.isdigit, numbers))):
             continue
         if len(numbers) > IOWAIT:
-            found[int(name[3:])] = tuple(map(int, numbers[:COLUMNS]))
-    return found
+            ticks[int(name[3:])] = tuple(map(int, numbers[:COLUMNS]))
+    return ticks
 
 
 def shares(before: "t.Mapping[int, Ticks]", after: "t.Mapping[int, Ticks]") -> "dict[int, float]":
@@ -36,12 +36,12 @@ def shares(before: "t.Mapping[int, Ticks]", after: "t.Mapping[int, Ticks]") -> "
 
     The kernel's sums can go back, those of idle, waiting and stolen time (proc(5)); such a difference counts as none.
     """
-    found = {}
+    usages = {}
     for cpu in sorted(set(before) & set(after)):
         passed = [max(0, now - then) for then, now in zip(before[cpu], after[cpu])]
         if any(passed):
-            found[cpu] = (sum(passed) - passed[IDLE] - passed[IOWAIT]) / sum(passed)
-    return found
+            usages[cpu] = (sum(passed) - passed[IDLE] - passed[IOWAIT]) / sum(passed)
+    return usages
 
 
 def began_anew(before: "t.Mapping[int, Ticks]", after: "t.Mapping[int, Ticks]") -> "set[int]":

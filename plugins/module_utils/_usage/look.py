@@ -116,22 +116,22 @@ def take(
         usage = counters.shares(before, after)
         seconds = time.monotonic() - begun
     use_reason = _why_not(present, before, seen.changed, usage)
-    found = [] if use_reason else list(filter(None, (usage_cores.bounded(core, usage) for core in present)))
+    bounded = [] if use_reason else list(filter(None, (usage_cores.bounded(core, usage) for core in present)))
     is_seen = seen.taken >= MIN_WINDOWS
     sums = None
     if counting.alone:
         narrowed = [
             usage_cores.alone(core, counting.alone[core.cpus]) if core.cpus in counting.alone else core
-            for core in found
+            for core in bounded
         ]
         sums = room.sums_of(narrowed)
     elif is_seen:
-        narrowed = [_narrowed(core, seen) for core in found]
-        sums = _sums(found, seen)
+        narrowed = [_narrowed(core, seen) for core in bounded]
+        sums = _sums(bounded, seen)
     else:
-        narrowed = found
+        narrowed = bounded
     used = room.use(narrowed, gain, sums, resources.used)
-    threads = sum(core.threads for core in found)
+    threads = sum(core.threads for core in bounded)
     return {
         "method": SWITCHES if is_seen else COUNTERS,
         "reason": reason,

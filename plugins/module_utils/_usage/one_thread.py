@@ -108,7 +108,7 @@ def shares(text: str, pair: Pair, cores: "t.Iterable[tuple[int, ...]]") -> "dict
     cores that were idle, or whose counters contradict each other.
     """
     counts = _counted(text, pair)
-    found = {}
+    by_cpu = {}
     for core in cores:
         each = [counts[str(cpu)] for cpu in core if str(cpu) in counts]
         if len(each) != len(core):
@@ -116,15 +116,15 @@ def shares(text: str, pair: Pair, cores: "t.Iterable[tuple[int, ...]]") -> "dict
         alone, other = (sum(of_cpu[name] for of_cpu in each) for name in (pair.alone, pair.other))
         busy = pair.busy(alone, other)
         if busy > 0 and alone <= busy * (1 + TOLERANCE):
-            found[core] = min(1.0, alone / busy)
-    return found
+            by_cpu[core] = min(1.0, alone / busy)
+    return by_cpu
 
 
 def _counted(text: str, pair: Pair) -> "dict[str, dict[str, float]]":
     """Return the counts of both events by CPU, of those that have both."""
     names = (pair.alone, pair.other)
     counts = perf_counters.counted(text, names)
-    return {cpu: found for cpu, found in counts.items() if set(found) == set(names)}
+    return {cpu: events for cpu, events in counts.items() if set(events) == set(names)}
 
 
 def _known(fs: HostFs) -> "tuple[Pair, ...]":

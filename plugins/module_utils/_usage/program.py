@@ -58,27 +58,31 @@ def record(fs: HostFs, plan: look.Plan, yields: "t.Sequence[tuple[str, float, fl
     siblings = text(fs, yields, None)
     is_of_others = not (fs.read(path.lstrip("/")) or "").startswith(siblings)
     textfile.write(fs, path, siblings, is_dry=not is_of_others)
-    found = look.take(fs, topology.read_topology(fs).cores, plan)
-    textfile.write(fs, path, text(fs, yields, found))
-    if found["shared_ratio"] is None:
-        why = found["use_reason"] or found["reason"] or ("nothing ran" if plan.windows else "no windows were asked for")
+    looked = look.take(fs, topology.read_topology(fs).cores, plan)
+    textfile.write(fs, path, text(fs, yields, looked))
+    if looked["shared_ratio"] is None:
+        why = (
+            looked["use_reason"] or looked["reason"] or ("nothing ran" if plan.windows else "no windows were asked for")
+        )
         return f"it was not seen how long siblings were busy together: {why}"
-    low, high = found["shared_ratio"]
+    low, high = looked["shared_ratio"]
     return f"siblings were busy together in {low:.3f} to {high:.3f} s of a second of CPU time"
 
 
-def text(fs: HostFs, yields: "t.Sequence[tuple[str, float, float]]", found: "t.Optional[t.Mapping[str, t.Any]]") -> str:
+def text(
+    fs: HostFs, yields: "t.Sequence[tuple[str, float, float]]", looked: "t.Optional[t.Mapping[str, t.Any]]"
+) -> str:
     """Return the file's content as of now.
 
     Args:
         fs: the host's files.
         yields: as for :func:`record`.
-        found: of the look; None before it.
+        looked: of the look; None before it.
     """
     known = yields or [(textfile.GUESS, *room.GUESS)]
     ratios = None
-    if found is not None and found["shared_ratio"] is not None:
-        ratios = textfile.Ratios(Span(*found["busy_ratio"]), Span(*found["shared_ratio"]))
+    if looked is not None and looked["shared_ratio"] is not None:
+        ratios = textfile.Ratios(Span(*looked["busy_ratio"]), Span(*looked["shared_ratio"]))
     return textfile.text(topology.read_topology(fs), known, ratios, time.time())
 
 

@@ -89,10 +89,10 @@ def read(fs: HostFs, cpus: "t.Iterable[int]") -> "dict[int, Ticks] | None":
     Raises:
         PurrError: one of them cannot be read.
     """
-    found: t.Dict[int, Ticks] = {}
+    ticks: t.Dict[int, Ticks] = {}
     for cpu in cpus:
         directory = f"{SYSFS}/cpu{cpu}"
-        if not found and not {"purr", "idle_purr"}.issubset(fs.names(directory)):
+        if not ticks and not {"purr", "idle_purr"}.issubset(fs.names(directory)):
             return None
         # The idle part first: it is never more than the whole then.
         texts = [fs.read(f"{directory}/{name}") for name in ("idle_purr", "purr")]
@@ -102,8 +102,8 @@ def read(fs: HostFs, cpus: "t.Iterable[int]") -> "dict[int, Ticks] | None":
         if len(counts) != len(texts) or counts[0] > counts[1]:
             raise PurrError(f"/{directory}/purr and idle_purr are no counts")
         idle, total = counts
-        found[cpu] = Ticks(total - idle, total)
-    return found or None
+        ticks[cpu] = Ticks(total - idle, total)
+    return ticks or None
 
 
 def used(

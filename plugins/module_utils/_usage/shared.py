@@ -51,13 +51,13 @@ class Spent:
 
 def tasks(window: Window, cpus: "t.Iterable[int]") -> "collections.Counter[int]":
     """Return the nanoseconds that each task ran on some CPUs, as far as switches name it: by pid."""
-    found: t.Counter[int] = collections.Counter()
+    counts: t.Counter[int] = collections.Counter()
     for cpu in cpus:
         # Whether a CPU without a switch was busy does not matter for whose its task is.
         for begin, end, pid in _stretches(window, cpu, 1.0):
             if pid > IDLE:
-                found[pid] += end - begin
-    return found
+                counts[pid] += end - begin
+    return counts
 
 
 def of_core(
@@ -119,12 +119,12 @@ def _book(units: "list[Unit]", seconds: float, spent: Spent) -> None:
 
 def _stretches(window: Window, cpu: int, usage: float) -> "t.Iterator[tuple[int, int, int]]":
     """Yield (begin, end, pid) of what ran on a CPU, from the begin of a window to its end."""
-    found = window.switches.get(cpu) or []
-    if not found:
+    switches = window.switches.get(cpu) or []
+    if not switches:
         yield window.begin, window.end, window.running.get(cpu, UNNAMED) if usage > BUSY else IDLE
         return
-    begin, pid = window.begin, found[0].before
-    for switch in found:
+    begin, pid = window.begin, switches[0].before
+    for switch in switches:
         at = min(max(switch.at, window.begin), window.end)
         if at > begin:
             yield begin, at, pid

@@ -68,10 +68,10 @@ def event_format(text: str, fields: "t.Sequence[str]") -> Format:
         ValueError: the text is not a format with these fields.
     """
     number = _ID.search(text)
-    found = {name: (int(offset), int(size)) for name, offset, size in _FIELD.findall(text)}
-    if number is None or any(name not in found or found[name][1] not in _FORMATS for name in fields):
+    by_name = {name: (int(offset), int(size)) for name, offset, size in _FIELD.findall(text)}
+    if number is None or any(name not in by_name or by_name[name][1] not in _FORMATS for name in fields):
         raise ValueError("the format of an event is not one that is known")
-    return Format(int(number.group(1)), {name: (found[name][0], "=" + _FORMATS[found[name][1]]) for name in fields})
+    return Format(int(number.group(1)), {name: (by_name[name][0], "=" + _FORMATS[by_name[name][1]]) for name in fields})
 
 
 class Page(t.NamedTuple):

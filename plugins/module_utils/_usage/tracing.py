@@ -121,12 +121,12 @@ class Instance:
     def _runtime(self) -> switches.Format:
         """Count run times, where the kernel has that event, and return its format."""
         try:
-            found = switches.event_format(self._read(f"events/{RUNTIME}/format"), ("pid",))
+            fields = switches.event_format(self._read(f"events/{RUNTIME}/format"), ("pid",))
             self._write(f"events/{RUNTIME}/filter", LONG)
             self._write(f"events/{RUNTIME}/enable", "1")
         except (OSError, ValueError):
             return switches.NO_EVENT
-        return found
+        return fields
 
     def window(self, seconds: float) -> Window:
         """Watch for a time, and return what happened.
@@ -153,19 +153,19 @@ class Instance:
         running: t.Dict[int, int] = {}
         is_cut = False
         for cpu in self._buffers:
-            found: t.List[switches.Switch] = []
+            recorded: t.List[switches.Switch] = []
             for page in self._pages(cpu):
                 try:
                     of_page = self._reader.page(page)
                 except ValueError as error:
                     raise TracingError(f"the trace of CPU {cpu} cannot be read: {error}") from None
-                found += of_page.switches
+                recorded += of_page.switches
                 parents.update((fork.child, fork.parent) for fork in of_page.forks)
                 if of_page.running is not None:
                     running.setdefault(cpu, of_page.running)
-            if self._lost(cpu) and found:
-                is_cut, end = True, min(end, found[-1].at)
-            by_cpu[cpu] = found
+            if self._lost(cpu) and recorded:
+                is_cut, end = True, min(end, recorded[-1].at)
+            by_cpu[cpu] = recorded
         return Window(begin, max(begin, end), by_cpu, parents, running, is_cut)
 
     def _now(self) -> int:

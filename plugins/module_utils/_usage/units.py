@@ -60,5 +60,5 @@ def unit(text: str) -> "str | None":
         if colon:
             by_hierarchy[hierarchy] = path
     # On a host with both, v2 has no controllers and systemd's own hierarchy says whose the task is.
-    found = next((by_hierarchy[name] for name in OLD if name in by_hierarchy), by_hierarchy.get(""))
-    return found[:MAX_CHARACTERS] if found else None
+    cgroup = next((by_hierarchy[name] for name in OLD if name in by_hierarchy), by_hierarchy.get(""))
+    return cgroup[:MAX_CHARACTERS] if cgroup else None

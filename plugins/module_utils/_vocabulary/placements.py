@@ -100,19 +100,19 @@ def rank(name: str) -> "tuple[int, int]":
     """Return the place of a placement in the order in which they are shown."""
     if name in NAMES:
         return NAMES.index(name), 0
-    found = numbered(name)
-    if found:
-        return len(NAMES) + NUMBERED.index(found.kind), found.workers
+    streams = numbered(name)
+    if streams:
+        return len(NAMES) + NUMBERED.index(streams.kind), streams.workers
     return len(NAMES) + len(NUMBERED), len(explicit(name) or ())
 
 
 def title(name: str) -> str:
     """Return the name of a placement for people."""
-    found = numbered(name)
-    if found:
-        if found.kind == FREE:
-            return _counted(found.workers, "stream")
-        return f"{_counted(found.workers, 'worker')} {_NUMBERED_TITLES[found.kind]}"
+    streams = numbered(name)
+    if streams:
+        if streams.kind == FREE:
+            return _counted(streams.workers, "stream")
+        return f"{_counted(streams.workers, 'worker')} {_NUMBERED_TITLES[streams.kind]}"
     cpus = explicit(name)
     if cpus:
         return f"{_counted(len(cpus), 'worker')} on CPU{'' if len(cpus) == 1 else 's'} {', '.join(map(str, cpus))}"

@@ -53,7 +53,7 @@ def difference(stated: "t.Mapping[str, t.Any]") -> "str | None":
                 return f"has {field} {stated['metrics'][name][field]} instead of {declared[name][field]} for {name}"
     parameter: t.Mapping[str, t.Any] = own["parameter"] or {}
     for field in ("name", "unit", "per_worker"):
-        found = (stated.get("parameter") or {}).get(field) or None
-        if found != (parameter.get(field) or None):
-            return f"has a parameter with {field} {found} instead of {parameter.get(field) or None}"
+        stated_value = (stated.get("parameter") or {}).get(field) or None
+        if stated_value != (parameter.get(field) or None):
+            return f"has a parameter with {field} {stated_value} instead of {parameter.get(field) or None}"
     return None

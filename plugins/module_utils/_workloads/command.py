@@ -59,17 +59,17 @@ def words(command: str) -> "list[str]":
         WorkloadError: it cannot be split, or has what only a shell understands.
     """
     try:
-        found = shlex.split(command)
+        arguments = shlex.split(command)
     except ValueError as error:
         raise WorkloadError(f"the command cannot be split into words: {error}") from None
-    of_shell = [word for word in found if word in SHELL]
-    if not found or of_shell:
+    of_shell = [word for word in arguments if word in SHELL]
+    if not arguments or of_shell:
         raise WorkloadError(
             f"the command has {of_shell[0]!r}, and no shell reads it: put it into sh -c '...'"
-            if found
+            if arguments
             else "the command is empty"
         )
-    return found
+    return arguments
 
 
 def metric(pattern: str) -> "dict[str, t.Any]":

@@ -204,19 +204,19 @@ def _parameter(workload: str, given: "t.Mapping[str, t.Any] | None") -> t.Option
 
 def _environment(workload: str, given: "t.Mapping[str, t.Any]") -> "dict[str, str]":
     """Return variables of the environment, or raise WorkloadError."""
-    found = {str(name): str(value) for name, value in given.items()}
+    variables = {str(name): str(value) for name, value in given.items()}
     wrong = [
         name
-        for name, value in found.items()
+        for name, value in variables.items()
         if not VARIABLE.match(name) or "\0" in value or len(value) > MAX_CHARACTERS
     ]
-    if wrong or len(found) > MAX_VARIABLES:
-        about = f"the variable {wrong[0][:80]!r}" if wrong else f"{len(found)} variables"
+    if wrong or len(variables) > MAX_VARIABLES:
+        culprit = f"the variable {wrong[0][:80]!r}" if wrong else f"{len(variables)} variables"
         raise WorkloadError(
-            f"custom: environment of {workload} has {about}: at most {MAX_VARIABLES} are allowed, with names of"
+            f"custom: environment of {workload} has {culprit}: at most {MAX_VARIABLES} are allowed, with names of"
             f" letters, digits and '_', and values of at most {MAX_CHARACTERS} characters"
         )
-    return found
+    return variables
 
 
 def _server(workload: str, given: "t.Mapping[str, t.Any]") -> t.Optional[ServerDeclaration]:
@@ -249,40 +249,40 @@ def _server(workload: str, given: "t.Mapping[str, t.Any]") -> t.Optional[ServerD
 
 
 def _metric(workload: str, multithreaded: bool, given: "t.Mapping[str, t.Any]", is_primary: bool = False) -> Metric:
-    about = f"custom: metric {given['name'][:80]} of {workload}"
+    where = f"custom: metric {given['name'][:80]} of {workload}"
     if not NAME.match(given["name"]):
         raise WorkloadError(
-            f"{about}: the name must have only lower-case letters, digits and '_', at most 64 characters"
+            f"{where}: the name must have only lower-case letters, digits and '_', at most 64 characters"
         )
     chosen = [source for source in SOURCES if given.get(source)]
     if len(chosen) != 1:
-        raise WorkloadError(f"{about}: give exactly one of {', '.join(SOURCES)}")
+        raise WorkloadError(f"{where}: give exactly one of {', '.join(SOURCES)}")
     better = given["better"]
     aggregate = given.get("aggregate") or _default_aggregate(given, multithreaded, is_primary)
     # Workers share the time that passes while they run, and no CPU time.
     aggregate = MEAN_PER_JOB if (aggregate, given.get("clock")) == (PER_JOB, CPU) else aggregate
     choices = sorted(set(AGGREGATES) - {UNDECLARED})
     if better not in ("higher", "lower") or given.get("aggregate") not in (None, *choices):
-        raise WorkloadError(f"{about}: better must be higher or lower, aggregate one of {', '.join(choices)}")
+        raise WorkloadError(f"{where}: better must be higher or lower, aggregate one of {', '.join(choices)}")
     metric: Metric = {"name": given["name"], "unit": given["unit"][:60], "better": better, "aggregate": aggregate}
     if chosen[0] == "pattern":
-        metric["pattern"] = _pattern(about, given["pattern"])
+        metric["pattern"] = _pattern(where, given["pattern"])
     elif chosen[0] == "json":
         metric["json"] = list(given["json"])
     elif given["clock"] not in CLOCKS:
-        raise WorkloadError(f"{about}: clock must be one of {', '.join(CLOCKS)}")
+        raise WorkloadError(f"{where}: clock must be one of {', '.join(CLOCKS)}")
     else:
         metric["clock"] = given["clock"]
     if given.get("file"):
-        metric["file"] = _file(about, given["file"], chosen[0])
+        metric["file"] = _file(where, given["file"], chosen[0])
     if given.get("scale") is not None:
         if not 1 / MAX_SCALE <= given["scale"] <= MAX_SCALE:
-            raise WorkloadError(f"{about}: scale must be a number from {1 / MAX_SCALE:g} to {MAX_SCALE:g}")
+            raise WorkloadError(f"{where}: scale must be a number from {1 / MAX_SCALE:g} to {MAX_SCALE:g}")
         metric["scale"] = float(given["scale"])
     return metric
 
 
-def _file(about: str, file: str, source: str) -> str:
+def _file(where: str, file: str, source: str) -> str:
     """Return the name of files in the folder of a sample, or raise WorkloadError."""
     if (
         source == "clock"
@@ -292,7 +292,7 @@ def _file(about: str, file: str, source: str) -> str:
         or len(file) > MAX_CHARACTERS
     ):
         raise WorkloadError(
-            f"{about}: file is a name, such as result*.json, in the empty folder that each worker runs in, and goes"
+            f"{where}: file is a name, such as result*.json, in the empty folder that each worker runs in, and goes"
             " with pattern or json"
         )
     return file
@@ -312,11 +312,11 @@ def _default_aggregate(metric: "t.Mapping[str, t.Any]", multithreaded: bool, is_
     return PER_OPERATION if is_time and not multithreaded and not _RESPONSE.search(metric["name"]) else UNDECLARED
 
 
-def _pattern(about: str, pattern: str) -> str:
+def _pattern(where: str, pattern: str) -> str:
     try:
         group = sources.value_group(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise WorkloadError(f"{about}: its pattern is not a valid regular expression: {error}") from None
+        raise WorkloadError(f"{where}: its pattern is not a valid regular expression: {error}") from None
     if not group:
-        raise WorkloadError(f"{about}: its pattern has no group: put the number in parentheses")
+        raise WorkloadError(f"{where}: its pattern has no group: put the number in parentheses")
     return pattern

@@ -401,9 +401,9 @@ def filled(text: str, values: "t.Mapping[str, object]") -> str:
         values: {placeholder without braces: value}. One that is missing or None stays as it is.
     """
 
-    def value_of(found: "t.Match[str]") -> str:
-        value = values.get(found.group(1))
-        return found.group(0) if value is None else str(value)
+    def value_of(match: "t.Match[str]") -> str:
+        value = values.get(match.group(1))
+        return match.group(0) if value is None else str(value)
 
     return _PLACEHOLDER.sub(value_of, text)
 

@@ -493,8 +493,8 @@ def _available_megabytes() -> "int | None":
 
 def _huge_pages() -> "tuple[int, int]":
     """Return the size of a huge page in kB, and how many are free and promised to nobody."""
-    found = _meminfo()
-    return found.get("Hugepagesize", 2048), found.get("HugePages_Free", 0) - found.get("HugePages_Rsvd", 0)
+    meminfo = _meminfo()
+    return meminfo.get("Hugepagesize", 2048), meminfo.get("HugePages_Free", 0) - meminfo.get("HugePages_Rsvd", 0)
 
 
 def _meminfo() -> "dict[str, int]":

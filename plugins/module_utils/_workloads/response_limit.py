@@ -71,7 +71,7 @@ def times(given: "t.Mapping[str, t.Any]") -> "dict[str, float]":
     Raises:
         WorkloadError: a time is not valid.
     """
-    found = {}
+    times_by_metric = {}
     for name, time in given.items():
         match = _TIME.match(str(time))
         seconds = float(match.group(1)) * units.SECONDS[match.group(2)] if match else 0.0
@@ -80,5 +80,5 @@ def times(given: "t.Mapping[str, t.Any]") -> "dict[str, float]":
                 f"response_limit of {str(name)[:80]} is {str(time)[:80]!r}: give a time with its unit, such as 2.0 s or"
                 " 500 ms"
             )
-        found[name] = seconds
-    return found
+        times_by_metric[name] = seconds
+    return times_by_metric

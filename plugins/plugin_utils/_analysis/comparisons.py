@@ -110,7 +110,7 @@ def compare_host(
     samples = _comparable(result, recorded.by_key(result))
     # Across boots only whole boots are paired.
     of_arms = _comparable(result, recorded.by_key(result, by_pair=True)) if (result.plan.boots or 0) > 1 else samples
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     families = _families(result, samples)
     measured = {(placement, arm) for _workload, placement, arm, _parameter in samples}
     for pairs in _pairs(result, samples, compare):
@@ -120,15 +120,15 @@ def compare_host(
             if {(recorded.sampled_as(result, *side), side[1]) for side in pair[3:]} <= measured
         ]
         for primary, subjects in zip((True, False, False), families if keyed else ()):
-            found += _family(result, keyed, subjects, primary, margin, confidence)
+            comparisons += _family(result, keyed, subjects, primary, margin, confidence)
     for place in {
-        place_of(comparison) for comparison in found if comparison["primary"] and _is_given(result, comparison)
+        place_of(comparison) for comparison in comparisons if comparison["primary"] and _is_given(result, comparison)
     }:
-        here = {comparison["metric"]: comparison for comparison in found if place_of(comparison) == place}
+        here = {comparison["metric"]: comparison for comparison in comparisons if place_of(comparison) == place}
         waited = limits.response_metric(recorded.declaration(result, place[0]))
         for metric, comparison in here.items():
             comparison.update(given=True, primary=metric == waited if waited in here else comparison["primary"])
-    return found
+    return comparisons
 
 
 def _is_given(result: HostResult, comparison: Comparison) -> bool:
@@ -279,9 +279,9 @@ def against_baseline(comparisons: t.Iterable[Comparison], baseline: str) -> list
 
 
 def _narrowness(placement: str) -> tuple[int, int]:
-    found = placements.numbered(placement)
-    if found:
-        return WIDEST_FIRST.index("numbered"), -found.workers
+    streams = placements.numbered(placement)
+    if streams:
+        return WIDEST_FIRST.index("numbered"), -streams.workers
     return (WIDEST_FIRST.index(placement) if placement in WIDEST_FIRST else len(WIDEST_FIRST)), 0
 
 
@@ -339,21 +339,23 @@ def _of_as_many_workers(names: t.Collection[str]) -> list[tuple[str, str, str]]:
     """Return (effect, candidate, baseline) for the placements of these that are compared with another one of as many
     workers; of explicit CPUs the first one is the baseline.
     """
-    found = []
+    pairs = []
     first: dict[int, str] = {}
     for name in sorted(names, key=placements.rank):
         count, cpus = placements.numbered(name), placements.explicit(name)
         spread = f"{placements.SPREAD}_{count.workers}" if count and count.kind == placements.PACKED else ""
         if spread in names:
-            found.append((PACKING, name, spread))
+            pairs.append((PACKING, name, spread))
         if cpus and first.setdefault(len(cpus), name) != name:
-            found.append((OTHER_CPUS, name, first[len(cpus)]))
-    return found
+            pairs.append((OTHER_CPUS, name, first[len(cpus)]))
+    return pairs
 
 
 def _taken(samples: t.Iterable[recorded.Key], arm: str) -> list[str]:
     """Return the placements of an arm's samples, in the order of the result."""
-    return list(dict.fromkeys(placement for _workload, placement, found, _parameter in samples if found == arm))
+    return list(
+        dict.fromkeys(placement for _workload, placement, sampled_arm, _parameter in samples if sampled_arm == arm)
+    )
 
 
 def _placements_of(result: HostResult, samples: dict[recorded.Key, t.Any], baseline: str) -> list[str]:
@@ -378,9 +380,9 @@ def _families(
     of_costs: list[Subject] = []
     limited = measures.with_most_load(result, samples)
     for workload, parameter in dict.fromkeys((key[0], key[3]) for key in samples):
-        about = recorded.declaration(result, workload)
-        deciding = limits.MOST_LOAD if workload in limited else about.primary
-        metrics = [limits.MOST_LOAD] if workload in limited and parameter is None else list(about.metrics)
+        declared = recorded.declaration(result, workload)
+        deciding = limits.MOST_LOAD if workload in limited else declared.primary
+        metrics = [limits.MOST_LOAD] if workload in limited and parameter is None else list(declared.metrics)
         for name in metrics:
             family = of_costs if name in costs.METRICS else primary if name == deciding else others
             family.append((workload, parameter, name))
@@ -425,17 +427,19 @@ def _family(
         )
         if not blocks or any(metric in sample.metrics and sample.metrics[metric].value == 0 for sample in taken):
             continue
-        about = dataclasses.replace(measures.describe_workload(result, workload, parameter, metric), primary=primary)
+        described = dataclasses.replace(
+            measures.describe_workload(result, workload, parameter, metric), primary=primary
+        )
         measured_blocks.append(1 + max(*before, *after))
         both = set(before) & set(after)
         alone.append([sum(bool(side[block]) for block in both) - len(blocks) for side in (before, after)])
         # No look is at a most load.
         own = primary and metric != limits.MOST_LOAD
         deciding.append(own and _decides(result, samples, (workload, parameter), (baseline, candidate)))
-        values.append(([before[block] for block in blocks], [after[block] for block in blocks], about.better))
+        values.append(([before[block] for block in blocks], [after[block] for block in blocks], described.better))
         family.append(
             {
-                **about.described(),
+                **described.described(),
                 "kind": kind,
                 "effect": effect,
                 "placement": placement,
@@ -446,7 +450,7 @@ def _family(
                 "dropped_blocks": len(set(before) | set(after)) - len(blocks),
             }
         )
-    found = []
+    comparisons = []
     looks = [looks_at(result, blocks) for blocks in measured_blocks]
     for comparison, measured, of_one, judged in zip(
         family, values, alone, paired.compare_family(values, margin, confidence, looks, deciding)
@@ -456,8 +460,8 @@ def _family(
         if comparison["metric"] == limits.MOST_LOAD:
             whole.update(limits.of_loads(*measured[:2], of_one, judged))
         whole["mean_change"] = paired.mean_change(*measured[:2])
-        found.append({**whole, **change.of(whole, comparison["better"])})
-    return found
+        comparisons.append({**whole, **change.of(whole, comparison["better"])})
+    return comparisons
 
 
 def _decides(

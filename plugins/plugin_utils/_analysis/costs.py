@@ -45,7 +45,7 @@ def added(result: HostResult) -> HostResult:
     Args:
         result: from :func:`result_files.load`; it stays as it is.
     """
-    found: dict[str, dict[str, DeclaredMetric]] = {}
+    metrics: dict[str, dict[str, DeclaredMetric]] = {}
     samples = list(result.samples)
     workloads = {workload.name: workload for workload in result.plan.workloads or ()}
     for place, sample in enumerate(samples):
@@ -54,14 +54,14 @@ def added(result: HostResult) -> HostResult:
         for name, cost in _costs(workload, sample):
             unit = f"{_UNITS[name]}/{_unit_of_work(workload)}".removesuffix("/1")
             metric = DeclaredMetric(unit=unit, better="lower", aggregate="mean_per_job")
-            found.setdefault(workload.name, {})[name] = metric
+            metrics.setdefault(workload.name, {})[name] = metric
             made[name] = Value(value=cost, unit=unit, better="lower")
         if made:
             samples[place] = parts.changed(sample, metrics={**sample.metrics, **made})
-    if not found:
+    if not metrics:
         return result
     declared = tuple(
-        parts.changed(workload, metrics={**workload.metrics, **found.get(workload.name, {})})
+        parts.changed(workload, metrics={**workload.metrics, **metrics.get(workload.name, {})})
         for workload in workloads.values()
     )
     return parts.changed(result, plan=parts.changed(result.plan, workloads=declared), samples=tuple(samples))

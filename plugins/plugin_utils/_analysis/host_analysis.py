@@ -76,10 +76,10 @@ class HostAnalysis:
     @functools.cached_property
     def samples(self) -> dict[str, list[Sample]]:
         """The samples of each workload that has any: name -> samples, in the order taken."""
-        found: dict[str, list[Sample]] = {}
+        by_workload: dict[str, list[Sample]] = {}
         for sample in self.result.samples:
-            found.setdefault(sample.workload, []).append(sample)
-        return found
+            by_workload.setdefault(sample.workload, []).append(sample)
+        return by_workload
 
     @functools.cached_property
     def usage(self) -> dict[str, dict[usage.Kind, usage.Usage]]:

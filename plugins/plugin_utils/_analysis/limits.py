@@ -76,7 +76,7 @@ def samples(result: HostResult) -> list[Sample]:
     A sample fails where no load that was measured is within the limit. There is none where loads are missing below the
     first one over the limit, and none of a workload whose limit was nowhere exceeded: its most load is not known.
     """
-    found = []
+    kept = []
     for name, workload in limited(result).items():
         limit = workload.response_limit or 0.0
         groups = responses_by_load(result, workload)
@@ -91,7 +91,7 @@ def samples(result: HostResult) -> list[Sample]:
                 continue
             most = smt_metrics.most_clients({load: responses[load] for load in known}, limit)
             unit = meaning(workload, MOST_LOAD).unit
-            found.append(
+            kept.append(
                 Sample(
                     workload=name,
                     placement=placement,
@@ -103,7 +103,7 @@ def samples(result: HostResult) -> list[Sample]:
                     metrics={} if most is None else {MOST_LOAD: Value(value=most, unit=unit, better="higher")},
                 )
             )
-    return found
+    return kept
 
 
 def not_sustained(result: HostResult) -> frozenset[int]:
@@ -145,37 +145,37 @@ def of_loads(
     ratio = float(f"{candidate / base:.11g}")
     against = {paired.GAIN: alone[0], paired.LOSS: alone[1], paired.EQUIVALENT: sum(alone)}.get(judged["verdict"])
     verdict = paired.INCONCLUSIVE if against else judged["verdict"]
-    found = {"baseline_value": base, "candidate_value": candidate, "ratio": ratio, "verdict": verdict}
+    fields = {"baseline_value": base, "candidate_value": candidate, "ratio": ratio, "verdict": verdict}
     if all(len(set(side)) == 1 for side in sides):
         same = "the same loads in each block: they do not scatter, so there is no interval"
         ends = {"ci_low": None, "ci_high": None, "minimum_detectable": None, "method": f"{judged['method']}; {same}"}
     else:
         ends = {"ci_low": min(judged["ci_low"], ratio), "ci_high": max(judged["ci_high"], ratio)}
-    return {**found, **ends}
+    return {**fields, **ends}
 
 
-def level(blocks: t.Sequence[t.Sequence[float]], found: paired.Span) -> paired.Span:
+def level(blocks: t.Sequence[t.Sequence[float]], span: paired.Span) -> paired.Span:
     """Return the summary of one side with a load that was measured, and no interval where no block differs.
 
     Args:
         blocks: the loads in each block that has any.
-        found: their summary by :func:`paired.level`.
+        span: their summary by :func:`paired.level`.
     """
     loads = [load for block in blocks for load in block]
     if not loads:
-        return found
-    most = found._replace(value=statistics.median_low(loads))
+        return span
+    most = span._replace(value=statistics.median_low(loads))
     return most if len(set(loads)) > 1 else most._replace(low=None, high=None)
 
 
 def responses_by_load(result: HostResult, workload: Workload) -> dict[_Group, Responses]:
     """Return the response times of each block, placement and arm of a workload."""
-    found: dict[_Group, Responses] = {}
+    groups: dict[_Group, Responses] = {}
     for sample in result.samples:
         if sample.workload == workload.name and sample.parameter is not None:
-            responses = found.setdefault(_group(sample), {})
+            responses = groups.setdefault(_group(sample), {})
             responses[sample.parameter] = max(response(workload, sample), responses.get(sample.parameter, 0.0))
-    return found
+    return groups
 
 
 def _group(sample: Sample) -> _Group:

@@ -65,12 +65,12 @@ def describe_workload(
     declared = recorded.declaration(result, name)
     title, limit = catalogue.title(name, declared.title), None
     if parameter is not None and declared.parameter is not None:
-        about = declared.parameter
+        of_plan = declared.parameter
         # What is counted is often its own unit: "550 users", not "users 550 users".
-        value = f"{parameter:.15g} {about.unit or ''}".rstrip()
-        value = value if about.unit == about.name else f"{about.name} {value}"
-        value = value.removesuffix("s") if about.unit == about.name and parameter == 1 else value
-        title = f"{title.removesuffix(f', {about.name}')}, {value}"
+        value = f"{parameter:.15g} {of_plan.unit or ''}".rstrip()
+        value = value if of_plan.unit == of_plan.name else f"{of_plan.name} {value}"
+        value = value.removesuffix("s") if of_plan.unit == of_plan.name and parameter == 1 else value
+        title = f"{title.removesuffix(f', {of_plan.name}')}, {value}"
     metric = metric or declared.primary
     meaning = limits.meaning(declared, metric)
     if metric == limits.MOST_LOAD and metric not in declared.metrics:
@@ -140,18 +140,18 @@ def levels(result: HostResult, confidence: float = 0.95) -> list[Level]:
     """
     samples = recorded.by_key(result)
     limited, zeros = with_most_load(result, samples), recorded.sometimes_zero(result)
-    found = []
+    rows = []
     for workload, placement, arm, parameter in _planned_keys(result, samples):
         measured_as = recorded.sampled_as(result, placement, arm)
         blocks = samples.get((workload, measured_as, arm, parameter))
         if blocks is None:
             continue
-        about = recorded.declaration(result, workload)
-        metrics = sorted(about.metrics, key=lambda name: name != about.primary)
+        declared = recorded.declaration(result, workload)
+        metrics = sorted(declared.metrics, key=lambda name: name != declared.primary)
         for metric in [limits.MOST_LOAD] if parameter is None and workload in limited else metrics:
             with_zeros = (workload, metric) in zeros
             good = [values for values in recorded.good_values(blocks, metric, with_zeros).values() if values]
-            if not good and metric not in (about.primary, limits.MOST_LOAD):
+            if not good and metric not in (declared.primary, limits.MOST_LOAD):
                 continue
             if with_zeros and good:
                 span = paired.Span(statistics.fmean(itertools.chain(*good)), None, None, len(good))
@@ -159,7 +159,7 @@ def levels(result: HostResult, confidence: float = 0.95) -> list[Level]:
                 span = paired.level(good, confidence) if good else paired.Span(None, None, None, 0)
             if metric == limits.MOST_LOAD:
                 span = limits.level(good, span)
-            found.append(
+            rows.append(
                 Level(
                     workload=workload,
                     placement=placement,
@@ -167,7 +167,7 @@ def levels(result: HostResult, confidence: float = 0.95) -> list[Level]:
                     arm_title=recorded.arm_title(result, arm),
                     parameter=parameter,
                     metric=metric,
-                    primary=metric == about.primary,
+                    primary=metric == declared.primary,
                     value=span.value,
                     low=span.low,
                     high=span.high,
@@ -176,7 +176,7 @@ def levels(result: HostResult, confidence: float = 0.95) -> list[Level]:
                     measured_as=measured_as,
                 )
             )
-    return found
+    return rows
 
 
 def _planned_keys(result: HostResult, samples: dict[recorded.Key, t.Any]) -> list[recorded.Key]:

@@ -98,23 +98,27 @@ def good_value(sample: Sample, metric: str, or_zero: bool = False) -> float | No
     """Return a metric of a successful sample, else None; also None for values that are not above zero, but for 0 itself
     where that is asked for, or are implausibly large.
     """
-    found = sample.metrics.get(metric) if sample.ok else None
-    if found is None or found.value is None:
+    measured = sample.metrics.get(metric) if sample.ok else None
+    if measured is None or measured.value is None:
         return None
-    return float(found.value) if paired.LEAST <= found.value <= paired.MOST or (or_zero and found.value == 0) else None
+    return (
+        float(measured.value)
+        if paired.LEAST <= measured.value <= paired.MOST or (or_zero and measured.value == 0)
+        else None
+    )
 
 
 def is_within_limit(result: HostResult, sample: Sample) -> bool:
     """Return whether a sample's response time is within the limit of its workload; true where there is none."""
-    about = declaration(result, sample.workload)
-    limit = about.response_limit or float("inf")
-    return not limits.response_metric(about) or limits.response(about, sample) <= limit
+    declared = declaration(result, sample.workload)
+    limit = declared.response_limit or float("inf")
+    return not limits.response_metric(declared) or limits.response(declared, sample) <= limit
 
 
 def sometimes_zero(result: HostResult) -> set[tuple[str, str]]:
     """Return the workloads and their further metrics that are 0 in a successful sample, as a number of errors is."""
     good = [sample for sample in result.samples if sample.ok]
-    zeros = {(sample.workload, name) for sample in good for name, found in sample.metrics.items() if found.value == 0}
+    zeros = {(sample.workload, name) for sample in good for name, metric in sample.metrics.items() if metric.value == 0}
     return zeros - set(primary_metrics(result).items())
 
 
@@ -138,12 +142,12 @@ def cores_of(facts: dict[str, t.Any]) -> list[tuple[int, ...]]:
 
 def by_key(result: HostResult, by_pair: bool = False) -> Samples:
     """Group samples by key, and by block or pair of boots."""
-    found: Samples = {}
+    samples: Samples = {}
     for sample in itertools.chain(result.samples, limits.samples(result)):
-        blocks = found.setdefault((sample.workload, sample.placement, sample.arm, sample.parameter), {})
+        blocks = samples.setdefault((sample.workload, sample.placement, sample.arm, sample.parameter), {})
         pair = sample.pair if by_pair else None
         blocks.setdefault(sample.block if pair is None else pair, []).append(sample)
-    return found
+    return samples
 
 
 def good_values(blocks: dict[int, list[Sample]], metric: str, or_zero: bool = False) -> dict[int, list[float]]:

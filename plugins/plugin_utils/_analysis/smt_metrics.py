@@ -152,13 +152,13 @@ def most_clients(responses: t.Mapping[float, float], limit: float) -> float | No
     """
     if not responses:
         raise SmtMetricsError("the number of clients needs at least one response time")
-    found = None
+    most = None
     for clients in sorted(responses):
         response = responses[clients]
         if response == math.inf or _positive(f"the response time at {clients} clients", response) > limit:
             break
-        found = clients
-    return found
+        most = clients
+    return most
 
 
 def achievement_rate(performance: float, cpu_usage: float) -> float:

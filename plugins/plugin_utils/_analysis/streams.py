@@ -108,13 +108,13 @@ def curves(result: HostResult, comparisons: t.Iterable[Comparison]) -> list[Curv
                 comparison if comparison["effect"] == arms.SMT_ON else host_comparisons.turned(comparison)
             )
     core_count, thread_count = cores(result), _cpus_of_streams(result, arms.SMT_ON)
-    found = []
+    of_workloads = []
     for name, unordered in by_workload.items():
         if unordered:
             by_streams = dict(sorted(unordered.items()))
             title = measures.describe_workload(result, name).title
-            found.append(Curve(name, title, by_streams, crossover(by_streams, core_count, thread_count)))
-    return found
+            of_workloads.append(Curve(name, title, by_streams, crossover(by_streams, core_count, thread_count)))
+    return of_workloads
 
 
 def cores(result: HostResult) -> int | None:

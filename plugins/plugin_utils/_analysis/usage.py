@@ -76,25 +76,25 @@ def of_workload(
         name: of the workload.
         confidence: of the intervals.
     """
-    about = measures.describe_workload(result, name)
+    described = measures.describe_workload(result, name)
     kinds: dict[Kind, list[Sample]] = {}
     for sample in samples:
-        if recorded.good_value(sample, about.metric) is not None:
+        if recorded.good_value(sample, described.metric) is not None:
             kinds.setdefault((sample.placement, sample.arm, sample.parameter), []).append(sample)
     rates = {
-        kind: _by_block(members, lambda sample: recorded.good_value(sample, about.metric))
+        kind: _by_block(members, lambda sample: recorded.good_value(sample, described.metric))
         for kind, members in kinds.items()
     }
-    capacity = _capacities(result, kinds, rates) if about.adds_up else {}
-    found = {}
+    capacity = _capacities(result, kinds, rates) if described.adds_up else {}
+    usages = {}
     for kind, every in kinds.items():
         if not (members := list(filter(_shares, every))):
             continue
         most, saturated = capacity.get(kind[1], ({}, False))
         shares = _by_block(members, _share)
         cpus = _mean([sum(_shares(sample)) for sample in members])
-        rate = _mean(list(rates[kind].values())) if about.adds_up else None
-        found[kind] = Usage(
+        rate = _mean(list(rates[kind].values())) if described.adds_up else None
+        usages[kind] = Usage(
             name,
             *kind,
             cpus=cpus,
@@ -105,7 +105,7 @@ def of_workload(
             real=_headroom("real", rates[kind], shares, most, confidence),
             saturated=saturated,
         )
-    return found
+    return usages
 
 
 def _capacities(
@@ -122,13 +122,13 @@ def _capacities(
         is_whole = placement == recorded.sampled_as(result, placements.ALL_THREADS, arm)
         if is_whole and all(recorded.is_within_limit(result, sample) for sample in members):
             full.setdefault(arm, {})[parameter or 0.0] = placement, arm, parameter
-    found = {}
+    capacities = {}
     for arm, loads in full.items():
         by_load = {load: rates[kind] for load, kind in loads.items()}
         means = {load: _mean(list(blocks.values())) for load, blocks in by_load.items()}
         most = max(load for load, mean in means.items() if mean >= NEARLY * max(means.values()))
-        found[arm] = by_load[most], _is_saturated(by_load, kinds[loads[max(loads)]])
-    return found
+        capacities[arm] = by_load[most], _is_saturated(by_load, kinds[loads[max(loads)]])
+    return capacities
 
 
 def busy(samples: t.Iterable[Sample]) -> float | None:

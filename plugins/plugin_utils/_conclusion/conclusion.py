@@ -147,8 +147,8 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
     clauses += [load_limit.clause(result, comparison, "") for comparison in by_one]
     rest = [comparison for comparison in main if not load_limit.is_most_load(comparison)]
     if rest:
-        found = _clauses(rest, "that" if choice == OFF else "turning it off", _undecided)
-        clauses.append(f"with every online thread busy, {found}")
+        clause = _clauses(rest, "that" if choice == OFF else "turning it off", _undecided)
+        clauses.append(f"with every online thread busy, {clause}")
     clauses += _on_one_side(analysis)
     clauses += [
         f"with {placements.title(comparison['placement'])} it changes {wording.subject_of(comparison)} by"
@@ -485,11 +485,14 @@ def _of_other_work(analysis: HostAnalysis) -> str:
     on_both = {level.workload for level in of_whole if level.arm == recorded.OF_SMT[0]}
     for level in of_whole:
         if level.arm == recorded.OF_SMT[1] and level.workload in on_both:
-            about = measures.describe_workload(analysis.result, level.workload, level.parameter)
-            if (about.aggregate, about.better) == ("sum", "lower"):
-                return f"{about.metric} of {about.title} is a sum over as many workers as ran: declare what a job takes"
-            if about.aggregate == workload_metrics.UNDECLARED:
-                return f"it is not declared what {about.metric} of {about.title} is of"
+            described = measures.describe_workload(analysis.result, level.workload, level.parameter)
+            if (described.aggregate, described.better) == ("sum", "lower"):
+                return (
+                    f"{described.metric} of {described.title} is a sum over as many workers as ran: declare what a job"
+                    " takes"
+                )
+            if described.aggregate == workload_metrics.UNDECLARED:
+                return f"it is not declared what {described.metric} of {described.title} is of"
     return ""
 
 
@@ -558,16 +561,16 @@ def _of_sharing(comparisons: t.Sequence[Comparison]) -> t.Iterator[tuple[str, st
             if comparison["effect"] == effect and comparison["primary"] and comparison["n"] >= paired.MIN_BLOCKS
         ]
 
-    if found := with_effect("smt_yield"):
-        yield "all threads combined", "one worker per core", found
-    if found := with_effect("cost_of_sharing"):
-        yield "two workers on one core", "two on two cores", found
-    if found := with_effect(host_comparisons.PACKING):
+    if of_effect := with_effect("smt_yield"):
+        yield "all threads combined", "one worker per core", of_effect
+    if of_effect := with_effect("cost_of_sharing"):
+        yield "two workers on one core", "two on two cores", of_effect
+    if of_effect := with_effect(host_comparisons.PACKING):
         packed, apart = min(
-            ((comparison["candidate"]["placement"], comparison["baseline"]["placement"]) for comparison in found),
+            ((comparison["candidate"]["placement"], comparison["baseline"]["placement"]) for comparison in of_effect),
             key=lambda pair: placements.rank(pair[0]),
         )
-        group = [comparison for comparison in found if comparison["candidate"]["placement"] == packed]
+        group = [comparison for comparison in of_effect if comparison["candidate"]["placement"] == packed]
         yield placements.title(packed), placements.title(apart), group
 
 

@@ -111,10 +111,10 @@ def _of_the_same_work(result: HostResult, comparisons: t.Iterable[Comparison]) -
     """Return a sentence for each workload whose work is the same in two arms and costs more or less in one of them, by
     whether that is better, and where.
     """
-    found = host_comparisons.at_widest(comparisons, every_metric=True)
+    every = host_comparisons.at_widest(comparisons, every_metric=True)
     same = {
         place_of(comparison): comparison
-        for comparison in found
+        for comparison in every
         if comparison["primary"] and comparison["verdict"] == paired.EQUIVALENT
     }
     named = work_costs.TITLES
@@ -126,7 +126,7 @@ def _of_the_same_work(result: HostResult, comparisons: t.Iterable[Comparison]) -
             f" {wording.judged(comparison)}"
             f"{_charged(result, comparison)}."
         )
-        for comparison in found
+        for comparison in every
         if comparison["metric"] in work_costs.METRICS
         and comparison["verdict"] in DECIDED
         and not comparison["confounded"]
@@ -154,7 +154,7 @@ def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
         comparison["workload"]: DECIDED.get(comparison["verdict"])
         for comparison in host_comparisons.of_smt(comparisons)
     }
-    found = [
+    narrower = [
         host_comparisons.as_of_smt_off(comparison)
         for comparison in comparisons
         if comparison["kind"] == "arm"
@@ -164,7 +164,7 @@ def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
         and host_comparisons.is_of_smt(comparison)
         and not comparison["confounded"]
     ]
-    against = [comparison for comparison in found if comparison["verdict"] == opposite.get(comparison["workload"])]
+    against = [comparison for comparison in narrower if comparison["verdict"] == opposite.get(comparison["workload"])]
     sentences = [
         f"With {placements.title(comparison['placement'])} turning SMT off changes {wording.subject_of(comparison)} by"
         f" {wording.judged(comparison)}."
@@ -174,26 +174,26 @@ def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
 
 
 def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
-    found = [*beside_equal(comparisons), *against_primary(comparisons)]
+    further = [*beside_equal(comparisons), *against_primary(comparisons)]
     sentences = [
         f"The other side of it, {comparison['title']}: with {comparison['candidate']['arm_title']}"
         f" {work_costs.TITLES.get(comparison['metric'], comparison['metric'])} changes by {wording.judged(comparison)}."
-        for comparison in found
+        for comparison in further
     ]
-    return wording.first_of(sentences, "metrics", list(map(_word, found)))
+    return wording.first_of(sentences, "metrics", list(map(_word, further)))
 
 
 def beside_equal(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
     """Return the response times that an arm changes while the workload's primary metric stays the same, those that
     became worse first. Other times follow from how many workers there are.
     """
-    found = [
+    further = [
         comparison
         for comparison in _further(comparisons, paired.EQUIVALENT)
         if comparison["verdict"] in DECIDED
         and (comparison["aggregate"] == "max" or comparison["metric"].startswith("latency_"))
     ]
-    return sorted(found, key=lambda comparison: comparison["verdict"] != paired.LOSS)
+    return sorted(further, key=lambda comparison: comparison["verdict"] != paired.LOSS)
 
 
 def against_primary(comparisons: t.Sequence[Comparison]) -> list[Comparison]:

@@ -31,25 +31,25 @@ def of_host(analysis: HostAnalysis) -> list[str]:
 
 
 def _factors(analysis: HostAnalysis) -> list[str]:
-    found = factors.of_host(analysis)
+    factorials = factors.of_host(analysis)
     kinds = {True: "in which one factor depends on the other", False: "in which none is known to"}
-    depends = [kinds[factorial.interaction.is_called] for factorial in found]
-    return wording.first_of([factorial.sentence() for factorial in found], "workloads", depends)
+    depends = [kinds[factorial.interaction.is_called] for factorial in factorials]
+    return wording.first_of([factorial.sentence() for factorial in factorials], "workloads", depends)
 
 
 def measured(analysis: HostAnalysis) -> list[str]:
     """Say what was measured where nothing can be compared, such as streams that the scheduler places: the primary
     metric of each workload at its widest placement, and at the highest value of its parameter.
     """
-    found: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     for level in analysis.levels:
         if level.primary and level.value is not None:
-            about = measures.describe_workload(analysis.result, level.workload, level.parameter)
+            described = measures.describe_workload(analysis.result, level.workload, level.parameter)
             ends = [wording.amount(end, 4) for end in (level.low, level.high) if end is not None]
             interval = f" ({' to '.join(ends)})" if ends else ""
             where, value = placements.title(level.placement), wording.amount(level.value, 4)
-            found[level.workload] = f"{about.title}, {where}: {value} {about.unit}{interval}."
-    return list(found.values())
+            sentences[level.workload] = f"{described.title}, {where}: {value} {described.unit}{interval}."
+    return list(sentences.values())
 
 
 def _sharing(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
@@ -78,15 +78,15 @@ def _sharing(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[st
             if len(cpus) == 2 and len(of_ends) == 1:
                 shares.setdefault(cpus, []).append(of_ends.pop())
     clauses = []
-    for cpus, found in shares.items():
+    for cpus, names in shares.items():
         is_known = any(set(cpus) <= core for core in siblings)
         pair = f"CPUs {cpus[0]} and {cpus[1]}"
-        if "core" in found:
+        if "core" in names:
             kernel = "as the kernel says" if is_known else "and the kernel says otherwise"
             clauses.append(f"{pair} share a core, {kernel}.")
-        elif "cpu" in found and is_known:
+        elif "cpu" in names and is_known:
             clauses.append(f"{pair}, siblings of a core by the kernel, do no more work than one CPU.")
-        elif "cpu" in found:
+        elif "cpu" in names:
             clauses.append(f"{pair} are one CPU, and the kernel says otherwise.")
     return clauses
 
@@ -98,15 +98,15 @@ def room(analysis: HostAnalysis, workload: Workload) -> str | None:
     result, metric = analysis.result, workload.metrics[workload.primary]
     if metric.better == "lower":
         return None
-    found = [
+    usages = [
         usage
         for usage in analysis.usage.get(workload.name, {}).values()
         if usage.rate and usage.by_usage and usage.real and usage.parameter is not None
         if usage.saturated or (usage.real.value or 0.0) > 0
     ]
-    if not found:
+    if not usages:
         return None
-    least = min(found, key=lambda usage: (usage.arm != result.arms[0].name, usage.parameter or 0))
+    least = min(usages, key=lambda usage: (usage.arm != result.arms[0].name, usage.parameter or 0))
     promised, real = least.by_usage, least.real
     if not promised or not real or promised.low is None or real.high is None or promised.low <= real.high:
         return None

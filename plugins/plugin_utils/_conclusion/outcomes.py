@@ -108,7 +108,7 @@ def served_by_one(analysis: HostAnalysis) -> list[Comparison]:
         if level.metric == limits.MOST_LOAD or host_comparisons.FAILURES.search(level.metric):
             place = level.workload, level.parameter, level.placement, level.metric
             by_place.setdefault(place, {})[level.arm] = level
-    found = []
+    judged = []
     for (workload, parameter, placement, metric), levels in by_place.items():
         names = [arm.name for arm in result.arms if arm.name in levels]
         for two in itertools.combinations(names, 2):
@@ -135,7 +135,7 @@ def served_by_one(analysis: HostAnalysis) -> list[Comparison]:
             named = [{**recorded.named_arm(result, name), "placement": placement} for name in pair]
             keys = (placement, pair[0]), (placement, pair[1])
             of_boots = host_comparisons.basis(result, ("arm", pair[1], placement, *keys)) == host_comparisons.BOOTS
-            found.append(
+            judged.append(
                 {
                     **measures.describe_workload(result, workload, parameter, metric).described(),
                     "primary": True,
@@ -156,10 +156,10 @@ def served_by_one(analysis: HostAnalysis) -> list[Comparison]:
                     "verdict": verdict if blocks >= paired.MIN_BLOCKS else paired.INCONCLUSIVE,
                 }
             )
-    widest = list(map(id, host_comparisons.at_widest([*analysis.comparisons, *found])))
+    widest = list(map(id, host_comparisons.at_widest([*analysis.comparisons, *judged])))
     return [
         comparison
-        for comparison in found
+        for comparison in judged
         if (
             comparison["placement"] == host_comparisons.WHOLE_MACHINE
             if host_comparisons.is_of_smt(comparison)
@@ -348,8 +348,8 @@ def standing(analysis: HostAnalysis) -> Standing:
     if (pair := (arms.SMT_OFF, arms.SMT_ON)) in outcomes and of_smt(analysis) == UNDECIDED:
         outcomes[pair] = UNDECIDED
     names = [arm.name for arm in analysis.result.arms]
-    beaten = {pair for pair, found in outcomes.items() if found == BETTER} | {
-        (against, arm) for (arm, against), found in outcomes.items() if found == WORSE
+    beaten = {pair for pair, outcome_of_pair in outcomes.items() if outcome_of_pair == BETTER} | {
+        (against, arm) for (arm, against), outcome_of_pair in outcomes.items() if outcome_of_pair == WORSE
     }
     best = [
         name for name in names if len(names) > 1 and all((name, other) in beaten for other in names if other != name)

@@ -87,11 +87,13 @@ def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> dict[st
         ]
     )
     of_performance = [_performance(result, comparison) for comparison in every]
-    beside = [_performance(result, comparison) for comparison in further if host_comparisons.is_of_smt(comparison)]
-    against = {reason["points_to"] for reason in beside} - {None} - sides
+    further_reasons = [
+        _performance(result, comparison) for comparison in further if host_comparisons.is_of_smt(comparison)
+    ]
+    against = {reason["points_to"] for reason in further_reasons} - {None} - sides
     if performance == conclusion.EITHER and len(sides) == 1 and not against:
         choice, decided_by = sides.pop(), "other reasons"
-    reasons = [*of_performance, *beside, *others]
+    reasons = [*of_performance, *further_reasons, *others]
     pointed = {reason["points_to"] for reason in reasons} - {None}
     return {
         "choice": choice,
@@ -129,7 +131,7 @@ def _performance(result: HostResult, comparison: Comparison) -> dict[str, t.Any]
         if comparison["effect"] == arms.SMT_OFF
         else None
     )
-    about = {
+    common = {
         "about": "performance",
         "workload": comparison["workload"],
         "points_to": points_to,
@@ -137,7 +139,7 @@ def _performance(result: HostResult, comparison: Comparison) -> dict[str, t.Any]
     }
     if "ratio" not in comparison:
         return {
-            **about,
+            **common,
             "n": comparison["n"],
             "margin": comparison["margin"],
             "text": load_limit.clause(result, comparison, ""),
@@ -145,7 +147,7 @@ def _performance(result: HostResult, comparison: Comparison) -> dict[str, t.Any]
     turned = load_limit.as_said(comparison, len(result.arms))
     where = recorded.arm_title(result, turned["candidate"]["arm"])
     return {
-        **about,
+        **common,
         "verdict": turned["verdict"],
         **{key: turned[key] for key in ("ratio", "ci_low", "ci_high", *change.FIELDS, "n", "margin")},
         "text": (

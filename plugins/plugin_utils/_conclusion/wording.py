@@ -129,23 +129,27 @@ def signed(ratio: float, of: Comparison | None = None) -> str:
     return signed_share(ratio - 1, None if of is None or of["ci_low"] is None else digits(of["ci_low"], of["ci_high"]))
 
 
-def change_of(found: change.Change, end: float | None = None) -> str:
+def change_of(relative_change: change.Change, end: float | None = None) -> str:
     """Format a change as ``−20 %``, with one more digit for narrow intervals.
 
     Args:
-        found: the change.
+        relative_change: the change.
         end: one end of its interval, in the place of its value.
     """
-    places = None if found.low is None or found.high is None else digits(found.low, found.high)
-    return signed_share(found.value if end is None else end, places)
+    places = (
+        None
+        if relative_change.low is None or relative_change.high is None
+        else digits(relative_change.low, relative_change.high)
+    )
+    return signed_share(relative_change.value if end is None else end, places)
 
 
-def change_and_interval(found: change.Change) -> str:
+def change_and_interval(relative_change: change.Change) -> str:
     """Format a change as ``−20 % (−22 to −18 %)``."""
-    if found.low is None or found.high is None:
-        return f"{change_of(found)} (no interval)"
-    low, high = (change_of(found, end) for end in (found.low, found.high))
-    return f"{change_of(found)} ({low.removesuffix(' %')} to {high})"
+    if relative_change.low is None or relative_change.high is None:
+        return f"{change_of(relative_change)} (no interval)"
+    low, high = (change_of(relative_change, end) for end in (relative_change.low, relative_change.high))
+    return f"{change_of(relative_change)} ({low.removesuffix(' %')} to {high})"
 
 
 def change_of_ratio(ratio: float, better: str) -> str:
@@ -199,15 +203,15 @@ def named(names: t.Sequence[str]) -> str:
     return join(names) if len(names) <= NAMED else f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"
 
 
-def declared(found: t.Mapping[tuple[str, ...], t.Sequence[str]]) -> str:
+def declared(declarations: t.Mapping[tuple[str, ...], t.Sequence[str]]) -> str:
     """Say which hosts declare a workload how.
 
     Args:
-        found: from :func:`pooled.declarations`.
+        declarations: from :func:`pooled.declarations`.
     """
     return "; ".join(
         f"{metric} in {unit}, {better} is better, {how} of its workers on {named(names)}"
-        for (metric, unit, better, how), names in found.items()
+        for (metric, unit, better, how), names in declarations.items()
     )
 
 

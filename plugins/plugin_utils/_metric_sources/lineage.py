@@ -64,20 +64,20 @@ class Lineage:
             NotKnownError: neither the server nor the user says it.
         """
         try:
-            found = self._of_query(query, None, ())
+            path = self._of_query(query, None, ())
         except (promql.QueryError, SourceError, NotKnownError) as error:
             if declared is None:
                 raise NotKnownError(str(error)) from None
             return Path(max(declared, _own(query)), (f"its looks_back says so, because {error}",))
-        return found if declared is None or declared <= found.seconds else Path(declared, ("its looks_back says so",))
+        return path if declared is None or declared <= path.seconds else Path(declared, ("its looks_back says so",))
 
     def _of_query(self, query: str, made: prometheus.Rule | None, above: tuple[int, ...]) -> Path:
         """Return how far back a query counts, of a rule or the user's own."""
-        found = [Path(0.0, _ranges(made, 0.0))]
+        paths = [Path(0.0, _ranges(made, 0.0))]
         for use in promql.uses(query):
             below = self._of_selector(use.selector, above)
-            found.append(Path(min(use.seconds + below.seconds, ENDLESS), (*_ranges(made, use.seconds), *below.said)))
-        return max(found, key=lambda path: path.seconds)
+            paths.append(Path(min(use.seconds + below.seconds, ENDLESS), (*_ranges(made, use.seconds), *below.said)))
+        return max(paths, key=lambda path: path.seconds)
 
     def _of_selector(self, selector: promql.Selector, above: tuple[int, ...]) -> Path:
         if self._rules is None:

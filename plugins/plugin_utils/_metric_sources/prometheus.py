@@ -260,12 +260,12 @@ class Prometheus:
             data = self._asked("query_range", {"query": query, **asked.fields})
             values = self._single(query, data, "matrix", _MATRIX)["values"]
             # VictoriaMetrics moves a range to multiples of the step; a point before the range is one of the arm before.
-            found = {
+            points = {
                 float(moment): number
                 for moment, value in values
                 if asked.has(moment) and (number := _number(value)) is not None
             }
-            return Series(tuple(sorted(found.items())), asked.expected)
+            return Series(tuple(sorted(points.items())), asked.expected)
 
     def rules(self) -> dict[str, tuple[Rule, ...]]:
         """Return the recording rules of the server, by the names of their series.
@@ -277,7 +277,7 @@ class Prometheus:
             data = self._asked("rules", {"type": "record"}, checker=_RULES)
             if data.get("groupNextToken"):
                 raise self._server.error(" shows only a part of its rules")
-            found: dict[str, tuple[Rule, ...]] = {}
+            rules: dict[str, tuple[Rule, ...]] = {}
             for group in data["groups"]:
                 # Not every server leaves out alerts when it is asked to.
                 recording = [
@@ -290,10 +290,10 @@ class Prometheus:
                 for entry in recording:
                     self._check(_RULE, entry)
                     rule = Rule(entry["name"], entry["query"], entry.get("labels") or {}, float(group["interval"]))
-                    found[rule.name] = (*found.get(rule.name, ()), rule)
+                    rules[rule.name] = (*rules.get(rule.name, ()), rule)
             if not data["groups"] and not self._is_prometheus():
                 raise self._server.error(" shows no rules, and only Prometheus itself is known to have none then")
-            return found
+            return rules
 
     def _is_prometheus(self) -> bool:
         """Return whether the server says of its build what Prometheus and Thanos do:
@@ -387,8 +387,8 @@ class Prometheus:
                 f" {self._server.line(', '.join(differ), 100) or 'nothing'}: a metric has to be one number for each"
                 " host, so sum them or name one"
             )
-        found: dict[str, t.Any] = result[0]
-        return found
+        only: dict[str, t.Any] = result[0]
+        return only
 
     def _other_names(self, query: str) -> str:
         """Return which values the labels of a query have on this server that are like those it names."""

@@ -105,9 +105,9 @@ class _Reader:
         self._place = 0
 
     def whole(self) -> list[Use]:
-        found = self._expression(0)
+        used = self._expression(0)
         self._expect("")
-        return found
+        return used
 
     @property
     def _kind(self) -> str:
@@ -142,13 +142,13 @@ class _Reader:
     def _expression(self, depth: int) -> list[Use]:
         if depth > MAX_DEPTH:
             raise QueryError(f"{text.line(self._query, 200)} is nested more than {MAX_DEPTH} times")
-        found: list[Use] = []
+        used: list[Use] = []
         while True:
             while self._took("+", "-"):
                 pass
-            found += self._after(self._operand(depth))
+            used += self._after(self._operand(depth))
             if self._next not in _OPERATORS:
-                return found
+                return used
             self._take()
             self._took("bool")
             if self._took("on", "ignoring"):
@@ -161,9 +161,9 @@ class _Reader:
             self._take()
             return []
         if self._took("("):
-            found = self._expression(depth + 1)
+            used = self._expression(depth + 1)
             self._expect(")")
-            return found
+            return used
         start = self._tokens[self._place][2]
         if self._kind != "word":
             return [Use(self._selector(start, None))]
@@ -173,25 +173,25 @@ class _Reader:
             self._labels()
             return self._arguments(word, depth)
         if self._next == "(":
-            found = self._arguments(word, depth)
+            used = self._arguments(word, depth)
             if self._took("by", "without"):
                 self._labels()
-            return found
+            return used
         return [] if word.lower() in ("inf", "nan") else [Use(self._selector(start, word))]
 
     def _arguments(self, function: str, depth: int) -> list[Use]:
         self._expect("(")
-        found: list[Use] = []
+        used: list[Use] = []
         while not self._took(")"):
-            found += self._expression(depth + 1)
+            used += self._expression(depth + 1)
             if self._next != ")":
                 self._expect(",")
-        if found and _OF_RANGES.fullmatch(function) and not any(use.has_range for use in found):
+        if used and _OF_RANGES.fullmatch(function) and not any(use.has_range for use in used):
             raise QueryError(
                 f"{text.line(self._query, 200)} has {text.line(function, 60)} without a range, which a server chooses:"
                 " write it, such as [1m]"
             )
-        return [use._replace(has_range=False) for use in found]
+        return [use._replace(has_range=False) for use in used]
 
     def _labels(self) -> None:
         self._expect("(")
@@ -238,28 +238,28 @@ class _Reader:
             return written
         return None if "\\" in written and written[0] != "`" else written[1:-1]
 
-    def _after(self, found: list[Use]) -> list[Use]:
+    def _after(self, used: list[Use]) -> list[Use]:
         """Take what may follow an operand: ranges, offsets and moments."""
         while True:
             if self._kind == "range":
                 written = self._take()[1:-1]
                 seconds = self._seconds(written.partition(":")[0].strip(), written)
-                found = [use._replace(seconds=use.seconds + seconds, has_range=True) for use in found]
+                used = [use._replace(seconds=use.seconds + seconds, has_range=True) for use in used]
             elif self._took("offset"):
                 is_ahead = self._took("-")
                 written = self._take()
                 # One that looks ahead finds nothing newer than the last sample, while the series grows.
                 seconds = 0.0 * self._seconds(written, written) if is_ahead else self._seconds(written, written)
-                found = [use._replace(seconds=use.seconds + seconds) for use in found]
+                used = [use._replace(seconds=use.seconds + seconds) for use in used]
             elif self._took("@"):
                 # These are the ends of what is asked for: the part of a period that counts.
                 if self._took("start", "end"):
                     self._labels()
                 else:
                     self._take_moment()
-                    found = [use._replace(seconds=float(schema.MAX_SECONDS)) for use in found]
+                    used = [use._replace(seconds=float(schema.MAX_SECONDS)) for use in used]
             else:
-                return found
+                return used
 
     def _take_moment(self) -> None:
         self._took("-", "+")

@@ -113,12 +113,12 @@ def more(turned: t.Mapping[str, str], counts: t.Sequence[int | None], of_all: in
     if not turned:
         return None
     # Where it is each of them, none is unlike the others: there are too few.
-    found = (
+    needed_hosts = (
         of_all
         if len(turned) == hosts
         else statistics.median_high([MOST + 1 if count is None else count for count in counts])
     )
-    return None if found is None or found > MOST else max(1, found - (hosts - 1))
+    return None if needed_hosts is None or needed_hosts > MOST else max(1, needed_hosts - (hosts - 1))
 
 
 def _tried(before: Logs, after: Logs, margin: float) -> list[int]:
@@ -134,7 +134,7 @@ def _tried(before: Logs, after: Logs, margin: float) -> list[int]:
     if count <= ALL_TRIED:
         return list(range(count))
     blocks = _blocks(before, after)
-    found: set[int] = set()
+    places: set[int] = set()
     for shift in (-margin, -verdicts.CLEARANCE * margin, verdicts.CLEARANCE * margin, margin):
         differences = blocks.differences(shift)
         total, squares = sum(differences), sum(difference * difference for difference in differences)
@@ -145,8 +145,8 @@ def _tried(before: Logs, after: Logs, margin: float) -> list[int]:
         ]
         moved = [mean / math.sqrt(max(variance, 1e-12)) for mean, variance in zip(means, variances)]
         order = sorted(range(count), key=moved.__getitem__)
-        found.update(order[:MAX_MOVING], order[-MAX_MOVING:])
-    return sorted(found)
+        places.update(order[:MAX_MOVING], order[-MAX_MOVING:])
+    return sorted(places)
 
 
 def needed(ratios: Logs, level: float, margin: float) -> int | None:

@@ -83,10 +83,10 @@ def declarations(hosts: Hosts) -> dict[tuple[str, ...], list[str]]:
     Args:
         hosts: host -> its comparison.
     """
-    found: dict[tuple[str, ...], list[str]] = {}
+    hosts_by_declaration: dict[tuple[str, ...], list[str]] = {}
     for name, comparison in hosts.items():
-        found.setdefault(tuple(comparison[field] for field in DECLARED), []).append(name)
-    return dict(sorted(found.items(), key=lambda entry: -len(entry[1])))
+        hosts_by_declaration.setdefault(tuple(comparison[field] for field in DECLARED), []).append(name)
+    return dict(sorted(hosts_by_declaration.items(), key=lambda entry: -len(entry[1])))
 
 
 def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: float = 0.95) -> list[dict[str, t.Any]]:
@@ -134,7 +134,7 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
             several, paired.holm([1.0 if (p_value := spreads[place].p_value) is None else p_value for place in several])
         )
     )
-    found = []
+    results = []
     for place, (hosts, spread, p_value) in enumerate(zip(family, spreads, p_values)):
         level, differ = levels.get(place, alpha), differing.get(place, 1.0)
         centre, low, high = _interval(hosts, spread, level)
@@ -154,7 +154,7 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
         turned_by, more_hosts = (
             _turned_by(hosts, blocks[place], verdict, level, math.log1p(margin)) if asked else ({}, None)
         )
-        found.append(
+        results.append(
             {
                 "ratio": _ratio(centre),
                 "ci_low": _ratio(low),
@@ -181,15 +181,15 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
                 "more_hosts": more_hosts,
             }
         )
-    return found
+    return results
 
 
 def shared(judged: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
     """Return those that decide for a class, from :func:`combine_family`: what two hosts or more have,
     or all of them where nothing is shared.
     """
-    found = list(judged)
-    return [comparison for comparison in found if comparison["n"] >= MIN_HOSTS] or found
+    comparisons = list(judged)
+    return [comparison for comparison in comparisons if comparison["n"] >= MIN_HOSTS] or comparisons
 
 
 def standard_error(comparison: Comparison) -> float | None:
@@ -209,13 +209,13 @@ def standard_error(comparison: Comparison) -> float | None:
 
 def _sides(hosts: Hosts) -> tuple[list[float], list[float], str]:
     """Return the baseline's and the candidate's value of each host, and which direction is better."""
-    found = list(hosts.values())
-    better = {comparison["better"] for comparison in found}
+    comparisons = list(hosts.values())
+    better = {comparison["better"] for comparison in comparisons}
     if len(better) > 1:
         raise paired.SampleError("hosts of one class differ in which direction is better: they cannot be combined")
     return (
-        [comparison["baseline_value"] for comparison in found],
-        [comparison["candidate_value"] for comparison in found],
+        [comparison["baseline_value"] for comparison in comparisons],
+        [comparison["candidate_value"] for comparison in comparisons],
         better.pop(),
     )
 

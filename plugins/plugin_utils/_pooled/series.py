@@ -96,21 +96,21 @@ def turns(runs: t.Sequence[Interval], margin: float, level: float = LEVEL) -> li
     return [Turn(place, *pair, p_value) for (place, p_value), pair in zip(places, itertools.pairwise(means))]
 
 
-def standing(runs: t.Sequence[Interval], found: t.Sequence[Turn], margin: float) -> str | None:
+def standing(runs: t.Sequence[Interval], past_turns: t.Sequence[Turn], margin: float) -> str | None:
     """Return whether the latest run says what those before it say since the last turn: ``HOLDS`` where it cannot differ
     by more than :data:`NEAR`, ``CHANGED`` where a turn is at it, or ``NOT_DECIDED``; None for a single run.
 
     Args:
         runs: what they say of one thing, in order.
-        found: from :func:`turns`.
+        past_turns: from :func:`turns`.
         margin: as there.
     """
     last = len(runs) - 1
     if last < 1:
         return None
-    if found and found[-1].place == last:
+    if past_turns and past_turns[-1].place == last:
         return CHANGED
-    since = found[-1].place if found else 0
+    since = past_turns[-1].place if past_turns else 0
     difference, error = _difference(runs[since:last], runs[last:], margin)
     reach = difference + statistics.NormalDist().inv_cdf(1 - LEVEL) * error
     return HOLDS if reach <= math.log1p(NEAR) else NOT_DECIDED
@@ -146,7 +146,7 @@ def _is_a_step(runs: t.Sequence[Interval], begin: int, end: int) -> bool:
     """Return whether all runs between two places are apart from the others, to one side: one that is far off alone is
     no step, nor is it one with those beside it.
     """
-    others, part = ([run.log for run in some] for some in ([*runs[:begin], *runs[end:]], runs[begin:end]))
+    others, part = ([run.log for run in group] for group in ([*runs[:begin], *runs[end:]], runs[begin:end]))
     centre = statistics.median(others)
     apart = [distance - centre for distance in part]
     step = statistics.fmean(apart)

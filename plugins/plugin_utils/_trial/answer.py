@@ -20,29 +20,29 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import (
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Trial
 
 
-def sentences(trial: Trial, found: t.Sequence[evidence.Comparison], looks: evidence.Looks) -> list[str]:
+def sentences(trial: Trial, comparisons: t.Sequence[evidence.Comparison], looks: evidence.Looks) -> list[str]:
     """Return the answer: one sentence for each arm about the primary metric.
 
     Args:
         trial: the trial.
-        found: its comparisons, from :func:`evidence.by_hosts`.
+        comparisons: its comparisons, from :func:`evidence.by_hosts`.
         looks: the looks at it.
     """
-    primary = [comparison for comparison in found if comparison["primary"]]
+    primary = [comparison for comparison in comparisons if comparison["primary"]]
     if not primary:
         metric = next(metric for metric in trial.metrics if metric.is_primary)
         return [f"Nothing can be said: no host has a value of {metric.name} in both arms of a comparison yet."]
     return [_sentence(trial, comparison, looks.decided.get(comparison["candidate"])) for comparison in primary]
 
 
-def others(trial: Trial, found: t.Sequence[evidence.Comparison]) -> list[str]:
+def others(trial: Trial, comparisons: t.Sequence[evidence.Comparison]) -> list[str]:
     """Return a sentence for each other metric, and for the primary one without what goes along with the traffic."""
     lines = [
         _with_hosts(f"{_change(trial, comparison)}: {comparison['effect']}.", comparison)
-        for comparison in found
+        for comparison in comparisons
         if not comparison["primary"]
     ]
-    for comparison in found:
+    for comparison in comparisons:
         rest = comparison["adjusted"]
         if rest is not None and rest["ci_low"] is not None:
             what = (
@@ -53,9 +53,11 @@ def others(trial: Trial, found: t.Sequence[evidence.Comparison]) -> list[str]:
     return lines
 
 
-def disagreements(trial: Trial, found: t.Sequence[evidence.Comparison]) -> list[str]:
+def disagreements(trial: Trial, comparisons: t.Sequence[evidence.Comparison]) -> list[str]:
     """Return a sentence for each arm in which metrics of the same thing point different ways."""
-    counted = [comparison for comparison in found if comparison["primary"] or comparison["metric"] != trial.traffic]
+    counted = [
+        comparison for comparison in comparisons if comparison["primary"] or comparison["metric"] != trial.traffic
+    ]
     lines = []
     for group in effects.disagreeing(counted):
         parts = "; ".join(f"{comparison['metric']} {effects.said(comparison)}" for comparison in group)
@@ -104,7 +106,7 @@ def lost(trial: Trial, written: t.Mapping[str, t.Sequence[records.WrittenPeriod]
     ]
 
 
-def rests_on(trial: Trial, found: t.Sequence[evidence.Comparison], periods: units.Periods) -> list[str]:
+def rests_on(trial: Trial, comparisons: t.Sequence[evidence.Comparison], periods: units.Periods) -> list[str]:
     """Return what was assumed, and what its tests say."""
     primary = next(metric for metric in trial.metrics if metric.is_primary)
     of_hosts = (
@@ -145,7 +147,7 @@ def rests_on(trial: Trial, found: t.Sequence[evidence.Comparison], periods: unit
     if trial.traffic is not None:
         changed = [
             comparison
-            for comparison in found
+            for comparison in comparisons
             if comparison["metric"] == trial.traffic and comparison["verdict"] in (verdicts.GAIN, verdicts.LOSS)
         ]
         if changed:

@@ -54,11 +54,11 @@ def carry_over(
     if drawn.name != design.SWITCHBACK:
         return None
     size = len({arm for scheduled in drawn.schedule.values() for arm in scheduled})
-    found = units.of_hosts(drawn, arms, periods, metric, per)
-    every = [log for ratios in found.values() for log in ratios.values()]
+    log_ratios = units.of_hosts(drawn, arms, periods, metric, per)
+    every = [log for ratios in log_ratios.values() for log in ratios.values()]
     mean = math.fsum(every) / len(every) if every else 0.0
     estimates = []
-    for (_group, block), ratios in found.items():
+    for (_group, block), ratios in log_ratios.items():
         # Before the first block a host was in its own state, of which the lot says nothing.
         weights = {host: _changes(drawn.schedule[host], arms, block * size, size) for host in ratios} if block else {}
         total = sum(weight * weight for weight in weights.values())
@@ -87,10 +87,10 @@ def autocorrelation(drawn: design.Design, periods: units.Periods, metric: str, p
         per: name of the metric that it is divided by, or None.
     """
     logs = {
-        (host, period.number): (period.arm, math.log(found))
+        (host, period.number): (period.arm, math.log(ratio))
         for host in drawn.schedule
         for period in periods.get(host, ())
-        if (found := units.value(period, metric, per)) is not None
+        if (ratio := units.value(period, metric, per)) is not None
     }
     rest = {key: log for key, (_arm, log) in logs.items()}
     # By turns, as effects of hosts with their arms and of periods overlap where periods are missing.
@@ -99,7 +99,7 @@ def autocorrelation(drawn: design.Design, periods: units.Periods, metric: str, p
             sums: dict[t.Any, list[float]] = {}
             for key, log in rest.items():
                 sums.setdefault(part(key), []).append(log)
-            means = {name: math.fsum(found) / len(found) for name, found in sums.items()}
+            means = {name: math.fsum(values) / len(values) for name, values in sums.items()}
             # What all hosts share shows only where there are several.
             rest = {key: log - means[part(key)] if len(sums[part(key)]) > 1 else log for key, log in rest.items()}
     pairs = [(log, rest[host, number + 1]) for (host, number), log in rest.items() if (host, number + 1) in rest]

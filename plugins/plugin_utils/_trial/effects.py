@@ -36,19 +36,19 @@ def said(comparison: Comparison) -> str:
     return f"{wording.change_and_interval(change.Change.read(comparison))}, {comparison['effect']}"
 
 
-def disagreeing(found: t.Sequence[Comparison]) -> list[list[Comparison]]:
+def disagreeing(comparisons: t.Sequence[Comparison]) -> list[list[Comparison]]:
     """Return the metrics of the same thing, such as its mean, median and tail, that point different ways in an arm.
 
     They have one unit and one direction; without a unit, names that differ only in how values were put together. One of
     them is decided. Others point somewhere also where they are not decided, by an estimate beyond the margin.
 
     Args:
-        found: comparisons of a trial, of which ``traffic`` is left out.
+        comparisons: comparisons of a trial, of which ``traffic`` is left out.
     """
     alike: dict[tuple[t.Any, ...], list[Comparison]] = {}
-    for comparison in found:
-        about = comparison["unit"] or _PUT_TOGETHER.sub("", comparison["metric"])
-        alike.setdefault((comparison["candidate"], about, comparison["better"], comparison["per"]), []).append(
+    for comparison in comparisons:
+        subject = comparison["unit"] or _PUT_TOGETHER.sub("", comparison["metric"])
+        alike.setdefault((comparison["candidate"], subject, comparison["better"], comparison["per"]), []).append(
             comparison
         )
     return [

@@ -63,21 +63,21 @@ def compare(trial: Trial, periods: units.Periods, taken: t.Sequence[spending.Loo
     return [*of_primary, *of_others]
 
 
-def by_hosts(trial: Trial, periods: units.Periods, found: t.Sequence[Comparison]) -> list[Comparison]:
+def by_hosts(trial: Trial, periods: units.Periods, comparisons: t.Sequence[Comparison]) -> list[Comparison]:
     """Add to comparisons which hosts alone turn their verdicts: each host is left out in turn, and the rest is judged
     by the same test at the same level.
 
     Args:
         trial: the trial.
         periods: host -> its complete periods.
-        found: of :func:`compare`.
+        comparisons: of :func:`compare`.
 
     Returns:
         The same with ``hosts``, how many have a value; ``turned_by``, each host without which the others say something
         else: name -> their verdict, empty where nothing is decided; and ``more_hosts``, how many more it takes until no
         host turns it alone, None where none does or no number is known.
     """
-    return [{**comparison, **_by_hosts(trial, periods, comparison)} for comparison in found]
+    return [{**comparison, **_by_hosts(trial, periods, comparison)} for comparison in comparisons]
 
 
 def _by_hosts(trial: Trial, periods: units.Periods, comparison: Comparison) -> dict[str, t.Any]:
@@ -176,21 +176,21 @@ def _family(
     trial: Trial, periods: units.Periods, metrics: t.Sequence[Metric], taken: t.Sequence[spending.Look]
 ) -> list[Comparison]:
     """Return the comparisons of some metrics, corrected for their number."""
-    found = [
+    measured = [
         (metric, arm, units.of_metric(trial.design, (trial.arms[0], arm), periods, metric.name, metric.per))
         for metric in metrics
         for arm in trial.arms[1:]
     ]
-    found = [(metric, arm, of_metric) for metric, arm, of_metric in found if of_metric]
-    if not found:
+    measured = [(metric, arm, of_metric) for metric, arm, of_metric in measured if of_metric]
+    if not measured:
         return []
-    family = [(*_sides([unit.log_ratio for unit in of_metric]), metric.better) for metric, _arm, of_metric in found]
+    family = [(*_sides([unit.log_ratio for unit in of_metric]), metric.better) for metric, _arm, of_metric in measured]
     results = paired.compare_family(
         family,
         trial.margin,
         CONFIDENCE,
         [tuple(taken)] * len(family),
-        [metric.is_primary for metric, _arm, _of_metric in found],
+        [metric.is_primary for metric, _arm, _of_metric in measured],
     )
     return [
         {
@@ -206,7 +206,7 @@ def _family(
             "points": [math.exp(_sign(metric) * unit.log_ratio) for unit in of_metric],
             "adjusted": _adjusted(trial, periods, metric, arm, of_metric),
         }
-        for (metric, arm, of_metric), result in zip(found, results)
+        for (metric, arm, of_metric), result in zip(measured, results)
     ]
 
 
@@ -228,9 +228,9 @@ def _adjusted(
     if not both:
         return None
     rest = without_traffic(*(list(side) for side in zip(*both)))
-    found = paired.compare(*_sides(rest), better=metric.better, margin=trial.margin, confidence=CONFIDENCE)
-    kept = {key: found[key] for key in ("ratio", "ci_low", "ci_high", "n", "verdict")}
-    return {**kept, **effects.fields(found, metric.better)}
+    result = paired.compare(*_sides(rest), better=metric.better, margin=trial.margin, confidence=CONFIDENCE)
+    kept = {key: result[key] for key in ("ratio", "ci_low", "ci_high", "n", "verdict")}
+    return {**kept, **effects.fields(result, metric.better)}
 
 
 def _sign(metric: Metric) -> float:

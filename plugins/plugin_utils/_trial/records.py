@@ -347,7 +347,7 @@ def lines(content: bytes, checker: schema.Checker) -> list[TrialRecord]:
     Raises:
         BorderError: a line is not valid; the message names it.
     """
-    found: list[TrialRecord] = []
+    records: list[TrialRecord] = []
     # One line after the other: a file of nothing but line ends would become a list of millions.
     for number, line in enumerate(io.BytesIO(content), 1):
         if not line.endswith(b"\n"):
@@ -359,8 +359,8 @@ def lines(content: bytes, checker: schema.Checker) -> list[TrialRecord]:
             raise text.BorderError(f"line {number}: not UTF-8 at byte {error.start}") from error
         except text.BorderError as error:
             raise text.BorderError(f"line {number}: {error}") from error
-        found.append(document)
-    return found
+        records.append(document)
+    return records
 
 
 def part(trial: Trial, host: str, periods: t.Iterable[TrialRecord], ends: t.Sequence[TrialRecord]) -> Part:
@@ -375,17 +375,19 @@ def part(trial: Trial, host: str, periods: t.Iterable[TrialRecord], ends: t.Sequ
     Raises:
         BorderError: they are not what this host does in this trial; the message names the period and the reason.
     """
-    found: list[WrittenPeriod] = []
+    written_periods: list[WrittenPeriod] = []
     for record in periods:
-        if found and record["period"] <= found[-1].number:
-            raise text.BorderError(f"period {record['period'] + 1:g} comes after period {found[-1].number + 1}")
+        if written_periods and record["period"] <= written_periods[-1].number:
+            raise text.BorderError(
+                f"period {record['period'] + 1:g} comes after period {written_periods[-1].number + 1}"
+            )
         _see_period(trial, host, record)
-        found.append(written_period(record))
+        written_periods.append(written_period(record))
     if any(end["host"] != text.line(host, schema.MAX_NAME) for end in ends):
         raise text.BorderError(f"its end is that of {text.line(ends[-1]['host'], 100)}")
     end = ends[-1] if ends else None
     return Part(
-        tuple(found),
+        tuple(written_periods),
         WrittenEnd(end["restored"], end["before"], end["after"], end["reason"]) if end else None,
     )
 

@@ -64,11 +64,11 @@ def value(period: Period, metric: str, per: str | None) -> float | None:
         metric: name of the metric.
         per: name of the metric that it is divided by, or None.
     """
-    found = period.values.get(metric)
-    if found is not None and per is not None:
+    number = period.values.get(metric)
+    if number is not None and per is not None:
         divisor = period.values.get(per)
-        found = found / divisor if divisor else None
-    return found if found is not None and LEAST <= found <= MOST else None
+        number = number / divisor if divisor else None
+    return number if number is not None and LEAST <= number <= MOST else None
 
 
 def of_metric(
@@ -186,9 +186,9 @@ def _logs(drawn: design.Design, periods: Periods, metric: str, per: str | None) 
     """Return host -> number of the period in its schedule -> its arm, and the logarithm of the metric."""
     return {
         host: {
-            period.number - drawn.first[host]: (period.arm, math.log(found))
+            period.number - drawn.first[host]: (period.arm, math.log(number))
             for period in of_host
-            if (found := value(period, metric, per)) is not None
+            if (number := value(period, metric, per)) is not None
         }
         for host, of_host in periods.items()
         if host in drawn.first
@@ -197,7 +197,7 @@ def _logs(drawn: design.Design, periods: Periods, metric: str, per: str | None) 
 
 def _of_hosts(drawn: design.Design, arms: tuple[str, str], logs: _Logs) -> dict[tuple[int, int], dict[str, float]]:
     size = len({arm for scheduled in drawn.schedule.values() for arm in scheduled})
-    found: dict[tuple[int, int], dict[str, float]] = {}
+    by_place: dict[tuple[int, int], dict[str, float]] = {}
     for number, group in enumerate(drawn.groups):
         for block in range(len(drawn.schedule[group[0]]) // size):
             for host in group:
@@ -205,8 +205,8 @@ def _of_hosts(drawn: design.Design, arms: tuple[str, str], logs: _Logs) -> dict[
                     logs.get(host, {}).get(place, ("", 0.0)) for place in range(block * size, (block + 1) * size)
                 )
                 if all(arm in in_arm for arm in arms):
-                    found.setdefault((number, block), {})[host] = in_arm[arms[1]] - in_arm[arms[0]]
-    return found
+                    by_place.setdefault((number, block), {})[host] = in_arm[arms[1]] - in_arm[arms[0]]
+    return by_place
 
 
 def _of_groups(drawn: design.Design, arms: tuple[str, str], logs: _Logs) -> t.Iterator[Unit]:

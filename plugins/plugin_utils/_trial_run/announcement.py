@@ -34,7 +34,7 @@ def sentences(trial: Trial, longest: overlap.Longest, guardrails: t.Sequence[Lim
     primary = next(metric for metric in trial.metrics if metric.is_primary)
     seconds = drawn.periods * trial.period_seconds
     timer = follower.Times(trial.period_seconds, trial.settle_seconds, check).timer
-    found = [
+    lines = [
         (
             f"A {drawn.name} trial of {titles} on {len(drawn.schedule)} hosts, judged by {primary.name}"
             f" ({primary.better} is better)."
@@ -50,26 +50,26 @@ def sentences(trial: Trial, longest: overlap.Longest, guardrails: t.Sequence[Lim
         f"Which host is in which arm when was drawn by lot, seed {trial.seed}:",
     ]
     if len(drawn.waves) > 1:
-        found.append(
+        lines.append(
             f"The hosts take turns in {len(drawn.waves)} waves, so that no more are switched at once than"
             " smt_trial_most_switched and smt_policy_group allow."
         )
-    found += [f"{host}: {_arms(trial, host)}." for host in list(drawn.schedule)[:MAX_SHOWN]]
+    lines += [f"{host}: {_arms(trial, host)}." for host in list(drawn.schedule)[:MAX_SHOWN]]
     if len(drawn.schedule) > MAX_SHOWN:
-        found.append(f"... and {len(drawn.schedule) - MAX_SHOWN} more hosts, which trial.json lists.")
+        lines.append(f"... and {len(drawn.schedule) - MAX_SHOWN} more hosts, which trial.json lists.")
     watched = "; ".join(guardrail(limit) for limit in guardrails) or "none is given"
-    found.append(f"Guardrails: {watched}.")
-    found.append(
+    lines.append(f"Guardrails: {watched}.")
+    lines.append(
         "Each host goes back to its own state at the end, at a breach, when the metrics server is lost, and within"
         f" {timer} s without this controller."
     )
     booted = [trial.titles[arm] for arm in trial.arms if catalogue.takes_reboot(arm)]
     if booted:
-        found.append(
+        lines.append(
             f"Hosts are rebooted into {' and '.join(booted)}, and rebooted to go back; without this controller they do"
             f" so after {length(max(timer, visit.MIN_SECONDS))}."
         )
-    return found
+    return lines
 
 
 def guardrail(limit: Limit) -> str:

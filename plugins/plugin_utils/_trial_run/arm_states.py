@@ -26,12 +26,12 @@ def names(given: t.Sequence[t.Any], with_boots: bool) -> list[str]:
         ArmStateError: an arm is not valid, or a live host cannot be held in it.
     """
     try:
-        found = catalogue.check(given, with_boots=True)
+        arm_names = catalogue.check(given, with_boots=True)
     except base.ArmError as error:
         raise ArmStateError(str(error)) from error
-    if len(found) < 2:
+    if len(arm_names) < 2:
         raise ArmStateError("a trial compares at least two arms: give for example smt_on, smt_off")
-    for place, name in enumerate(found):
+    for place, name in enumerate(arm_names):
         options(name)
         if catalogue.takes_reboot(name) and not with_boots:
             raise ArmStateError(
@@ -43,7 +43,7 @@ def names(given: t.Sequence[t.Any], with_boots: bool) -> list[str]:
                 f"{name} takes a reboot, and the baseline is what all hosts run first: name an arm such as smt_on"
                 " before it"
             )
-    return found
+    return arm_names
 
 
 def options(name: str) -> dict[str, t.Any]:
@@ -56,10 +56,10 @@ def options(name: str) -> dict[str, t.Any]:
     arm = catalogue.get(name)
     if arm.allowed_by:
         raise ArmStateError(f"{name} is not an arm of a trial: live hosts would leave open {arm.leaves_open}")
-    found = arm.boot.options if arm.takes_reboot else arm.trial
-    if found is None:
+    arm_options = arm.boot.options if arm.takes_reboot else arm.trial
+    if arm_options is None:
         held = [
             choice for kind in catalogue.kinds() if catalogue.asked_by_trials(kind) for choice in catalogue.shown(kind)
         ]
         raise ArmStateError(f"{name} is not an arm of a trial: choose from {', '.join(held)}")
-    return dict(found)
+    return dict(arm_options)

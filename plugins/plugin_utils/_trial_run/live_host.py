@@ -99,17 +99,17 @@ class AnsibleHost:
             answer = self._calls.ask("smt_trial_workers", {"cpus": before}, CALL_SECONDS)
         except HostFailedError as failure:
             return f"it is not known which services still believe in {before} CPUs: {failure}"
-        found = [f"{consumer['unit']} ({consumer['has']})" for consumer in answer["consumers"]]
-        found += [f"{worker['unit']} ({before} {worker['kind']} {worker['name']})" for worker in answer["workers"]]
-        if not found:
+        programs = [f"{consumer['unit']} ({consumer['has']})" for consumer in answer["consumers"]]
+        programs += [f"{worker['unit']} ({before} {worker['kind']} {worker['name']})" for worker in answer["workers"]]
+        if not programs:
             return None
         why = (
             f"although {self._shown_hook} was run"
             if self._hook
             else "and smt_trial_consumers does not make them follow"
         )
-        more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
-        return f"these still run as with the CPUs from before, {why}: {', '.join(found[:MAX_NAMED])}{more}"
+        more = f" and {len(programs) - MAX_NAMED} more" if len(programs) > MAX_NAMED else ""
+        return f"these still run as with the CPUs from before, {why}: {', '.join(programs[:MAX_NAMED])}{more}"
 
     def pending(self) -> str | None:
         """Return what is to bring the host back says, maybe nothing; None where nothing runs that would.

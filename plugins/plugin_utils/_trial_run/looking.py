@@ -106,13 +106,13 @@ class HostFiles:
 
         A worker that was killed, or a host that was never reached, writes no end.
         """
-        found = {*seen.ends, *seen.unreadable}
+        over = {*seen.ends, *seen.unreadable}
         for host, arms in self._trial.design.schedule.items():
             first = self._trial.design.first[host]
             due = seen.periods[host][-1].number + 1 if seen.periods[host] else first
             if due < first + len(arms) and self._elapsed() > (due + 1) * self._trial.period_seconds + LATE_SECONDS:
-                found.add(host)
-        return found
+                over.add(host)
+        return over
 
     def _show_progress(self, number: int, seen: Known) -> None:
         """Say that a period is over if it is so on all hosts, by the host that ends it last."""
@@ -143,24 +143,24 @@ class HostFiles:
             for host, of_host in seen.periods.items()
         }
         blocks = units.blocks_over(self._trial.design, numbers, self._over(seen))
-        found = evidence.look(self._trial, seen.complete, blocks, taken)
-        if len(found.taken) == len(taken.taken):
+        looks = evidence.look(self._trial, seen.complete, blocks, taken)
+        if len(looks.taken) == len(taken.taken):
             return
-        last = found.taken[-1]
-        look = {"at": now(), "units": last.blocks, "share": last.share, "decided": found.decided}
+        last = looks.taken[-1]
+        look = {"at": now(), "units": last.blocks, "share": last.share, "decided": looks.decided}
         self._files.append(self._files.path / directory.LOOKS, records.written(look, trials.LOOK))
-        self._show(found, seen.complete, sum(blocks.values()))
-        if len(found.decided) == len(self._trial.arms) - 1:
+        self._show(looks, seen.complete, sum(blocks.values()))
+        if len(looks.decided) == len(self._trial.arms) - 1:
             self._files.write_end(
                 records.DECIDED
-                + ", ".join(f"{self._trial.titles[arm]}: {_decided(found, arm)}" for arm in found.decided)
+                + ", ".join(f"{self._trial.titles[arm]}: {_decided(looks, arm)}" for arm in looks.decided)
             )
 
-    def _show(self, found: evidence.Looks, complete: units.Periods, done: int) -> None:
-        for comparison in evidence.compare(self._trial, complete, found.taken):
+    def _show(self, looks: evidence.Looks, complete: units.Periods, done: int) -> None:
+        for comparison in evidence.compare(self._trial, complete, looks.taken):
             if comparison["primary"] and comparison["ci_low"] is not None:
                 arm = self._trial.titles[comparison["candidate"]]
-                decided = _decided(found, comparison["candidate"])
+                decided = _decided(looks, comparison["candidate"])
                 without = f" ({done - comparison['n']} without a value)" if done > comparison["n"] else ""
                 self._say(
                     f"{done} of {self._trial.units} observations{without}, {arm}: {comparison['metric']}"
@@ -168,8 +168,8 @@ class HostFiles:
                 )
 
 
-def _decided(found: evidence.Looks, arm: str) -> str:
-    outcome = found.decided.get(arm)
+def _decided(looks: evidence.Looks, arm: str) -> str:
+    outcome = looks.decided.get(arm)
     if outcome is None:
         return "not decided yet"
     return wording.VERDICT_TITLES.get(outcome, "not decided, and the rest would hardly decide it")
@@ -189,17 +189,17 @@ def known(files: directory.TrialDirectory, trial: records.Trial) -> Known:
 
     Files that cannot be read are their host's failure, and of no other host.
     """
-    found = Known({}, {}, {})
+    trial_known = Known({}, {}, {})
     for host in trial.design.schedule:
         part = records.Part()
         try:
             part = files.part(trial, host)
         except border_text.BorderError as error:
-            found.unreadable[host] = str(error)
-        found.periods[host] = part.periods
+            trial_known.unreadable[host] = str(error)
+        trial_known.periods[host] = part.periods
         if part.end is not None:
-            found.ends[host] = part.end
-    return found
+            trial_known.ends[host] = part.end
+    return trial_known
 
 
 def now() -> str:

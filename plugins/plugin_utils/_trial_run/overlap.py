@@ -44,12 +44,12 @@ def of_metrics(metrics: t.Sequence[Metric], source: prometheus.Prometheus | None
     Raises:
         NotKnownError: neither the server nor the user says it of a metric; the message names it and the way out.
     """
-    found = [_on_host(metric, check) for metric in metrics if metric.origin.is_on_host]
+    windows = [_on_host(metric, check) for metric in metrics if metric.origin.is_on_host]
     if source is not None:
         known = lineage.Lineage(source)
         with source.at_most(ANSWERS_SECONDS):
-            found += [_of_query(metric, known) for metric in metrics if not metric.origin.is_on_host]
-    return max(found, key=lambda window: window.seconds)
+            windows += [_of_query(metric, known) for metric in metrics if not metric.origin.is_on_host]
+    return max(windows, key=lambda window: window.seconds)
 
 
 def refuse(longest: Longest, period: float, settle: float) -> None:

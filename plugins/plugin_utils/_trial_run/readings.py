@@ -95,27 +95,32 @@ class HostReadings:
         series: dict[str, t.Any] = {}
         with self._in_time():
             of_metrics = [(metric, *self._over(metric, begin, end)) for metric in self._metrics]
-        for metric, found, failure in of_metrics:
-            enough = len(found.points) >= MIN_POINTS * found.expected and bool(found.points)
+        for metric, metric_series, failure in of_metrics:
+            enough = len(metric_series.points) >= MIN_POINTS * metric_series.expected and bool(metric_series.points)
             few = (
                 ""
                 if enough
                 else (
-                    f"{len(found.points)} of {found.expected} points: a period with fewer than half of them has no"
-                    " value"
+                    f"{len(metric_series.points)} of {metric_series.expected} points: a period with fewer than half of"
+                    " them has no value"
                 )
             )
             why = failure or few
-            value = math.fsum(value for _moment, value in found.points) / len(found.points) if enough else None
+            value = (
+                math.fsum(value for _moment, value in metric_series.points) / len(metric_series.points)
+                if enough
+                else None
+            )
             metrics[metric.name] = {
                 "value": value,
-                "points": len(found.points),
-                "expected": found.expected,
+                "points": len(metric_series.points),
+                "expected": metric_series.expected,
                 "reason": why or None,
             }
-            places = range(0, len(found.points), max(1, -(-len(found.points) // trials.MAX_POINTS)))
+            places = range(0, len(metric_series.points), max(1, -(-len(metric_series.points) // trials.MAX_POINTS)))
             series[metric.name] = [
-                [round(found.points[place][0] - begin.timestamp(), 3), found.points[place][1]] for place in places
+                [round(metric_series.points[place][0] - begin.timestamp(), 3), metric_series.points[place][1]]
+                for place in places
             ]
         return {"metrics": metrics, "series": series}
 
@@ -130,14 +135,14 @@ class HostReadings:
         return list(dict.fromkeys(origin for origin in every if origin.is_on_host))
 
     def _read_on_host(self, now: float, printed: t.Sequence[str]) -> dict[Origin, Reading]:
-        found = {}
+        readings = {}
         for origin, output in zip(self._origins(), printed):
             value = on_host.of_file(output, origin.sample) if origin.file else on_host.of_command(output)
             why = "" if value is not None else f"{_title(origin)} gave no number"
             if origin.counter:
                 value = self._rates.setdefault(origin, on_host.Rate()).feed(now, value)
-            found[origin] = Reading(value, why or "its rate needs two readings")
-        return found
+            readings[origin] = Reading(value, why or "its rate needs two readings")
+        return readings
 
     def _now(self, origin: Origin, read: t.Mapping[Origin, Reading]) -> Reading:
         if origin in read:

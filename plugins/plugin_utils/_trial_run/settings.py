@@ -97,29 +97,31 @@ def metrics(given: object) -> tuple[Metric, ...]:
     Raises:
         TrialSettingsError: one of them is not valid.
     """
-    found = [
+    trial_metrics = [
         _metric(entry, f"smt_trial_metrics[{number}]")
         for number, entry in enumerate(_entries("smt_trial_metrics", given))
     ]
-    if not found:
+    if not trial_metrics:
         raise TrialSettingsError(
             "smt_trial_metrics is empty: say what the service is judged by, such as {name: p99, query: ..., better:"
             " lower, primary: true}"
         )
-    _see_that_names_differ("smt_trial_metrics", [metric.name for metric in found])
-    primary = [metric.name for metric in found if metric.is_primary]
+    _see_that_names_differ("smt_trial_metrics", [metric.name for metric in trial_metrics])
+    primary = [metric.name for metric in trial_metrics if metric.is_primary]
     if len(primary) != 1:
         raise TrialSettingsError(
             f"smt_trial_metrics has {len(primary)} primary metrics ({', '.join(primary) or 'none'}): mark the one that"
             " decides with primary: true"
         )
-    for metric in found:
-        if metric.per is not None and (metric.per == metric.name or metric.per not in {other.name for other in found}):
+    for metric in trial_metrics:
+        if metric.per is not None and (
+            metric.per == metric.name or metric.per not in {other.name for other in trial_metrics}
+        ):
             raise TrialSettingsError(
                 f"smt_trial_metrics: {metric.name} is given per {text.line(metric.per, 60)}, which is not another of"
                 " its metrics"
             )
-    return tuple(sorted(found, key=lambda metric: not metric.is_primary))
+    return tuple(sorted(trial_metrics, key=lambda metric: not metric.is_primary))
 
 
 def guardrails(given: object) -> tuple[Limit, ...]:
@@ -128,12 +130,12 @@ def guardrails(given: object) -> tuple[Limit, ...]:
     Raises:
         TrialSettingsError: one of them is not valid.
     """
-    found = [
+    limits = [
         _limit(entry, f"smt_trial_guardrails[{number}]")
         for number, entry in enumerate(_entries("smt_trial_guardrails", given))
     ]
-    _see_that_names_differ("smt_trial_guardrails", [limit.name for limit in found])
-    return tuple(found)
+    _see_that_names_differ("smt_trial_guardrails", [limit.name for limit in limits])
+    return tuple(limits)
 
 
 def whole(name: str, given: object, least: float, most: float) -> int:

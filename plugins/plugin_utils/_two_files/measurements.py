@@ -79,14 +79,14 @@ def read(path: str, column: str | None = None) -> list[Series]:
     """
     content = _content(path)
     try:
-        found = _series(content, column)
+        series = _series(content, column)
     except MeasurementsError as error:
         raise MeasurementsError(f"{text.line(path, 300)}: {error}") from None
-    if not found:
+    if not series:
         raise MeasurementsError(f"{text.line(path, 300)} has no numbers")
-    if len(found) > MAX_SERIES:
+    if len(series) > MAX_SERIES:
         raise MeasurementsError(f"{text.line(path, 300)} has more than {MAX_SERIES} measurements")
-    return found
+    return series
 
 
 def _content(path: str) -> str:
@@ -166,11 +166,11 @@ def _of_go(content: str, lines: t.Iterable[re.Match[str]]) -> list[Series]:
     """Return the values of each benchmark and unit. The number of CPUs stands beside them: it differs with SMT off."""
     _see_that_it_worked("a benchmark", "it printed", _GO_FAILED.findall(content))
     directions = dict(_GO_BETTER.findall(content))
-    rows, about = [], {"": ""}
+    rows, settings = [], {"": ""}
     for line in lines:
-        about = {**about, line[4] or "": line[5] or line[2] or ""}
+        settings = {**settings, line[4] or "": line[5] or line[2] or ""}
         for value, unit in _GO_VALUE.findall(line[3] or ""):
-            rows.append(((line[1],), unit, directions.get(unit) or _better(unit), _value(value, line[1]), about))
+            rows.append(((line[1],), unit, directions.get(unit) or _better(unit), _value(value, line[1]), settings))
     return _grouped(rows)
 
 
@@ -178,16 +178,16 @@ def by_setting(*sides: t.Sequence[Series]) -> t.Sequence[t.Sequence[Series]]:
     """Return both sides with a series for each setting, known as one or coming back, by which values of one differ."""
     every = [series for side in sides for series in side]
     keys = []
-    for key in {key: None for series in every for beside in series.beside for key in beside}:
-        counts = [collections.Counter(beside.get(key, "") for beside in series.beside) for series in every]
+    for key in {key: None for series in every for columns in series.beside for key in columns}:
+        counts = [collections.Counter(columns.get(key, "") for columns in series.beside) for series in every]
         least = [min(count.values()) for count in counts if len(count) > 1]
         if least and (_SET.fullmatch(key) or (min(least) > 1 and not _COUNTED.search(key))):
             keys.append(key)
 
     def rows(side: t.Iterable[Series]) -> t.Iterator[Row]:
         for series in side:
-            for value, beside in zip(series.values, series.beside or itertools.repeat({})):
-                setting = [f" {key}={beside[key]}" if key else beside[key] for key in keys if key in beside]
+            for value, columns in zip(series.values, series.beside or itertools.repeat({})):
+                setting = [f" {key}={columns[key]}" if key else columns[key] for key in keys if key in columns]
                 yield ("".join([series.name, *setting]),), series.unit, series.better, value, {}
 
     return [_grouped(rows(side)) for side in sides] if keys else sides
@@ -195,12 +195,12 @@ def by_setting(*sides: t.Sequence[Series]) -> t.Sequence[t.Sequence[Series]]:
 
 def _grouped(rows: t.Iterable[Row]) -> list[Series]:
     """Return a series of all rows with the same name, unit and direction."""
-    found: dict[tuple[tuple[str, ...], str, str | None], list[tuple[float, dict[str, str]]]] = {}
-    for name, unit, better, value, beside in rows:
-        found.setdefault((name, unit, better), []).append((value, beside))
+    by_name: dict[tuple[tuple[str, ...], str, str | None], list[tuple[float, dict[str, str]]]] = {}
+    for name, unit, better, value, columns in rows:
+        by_name.setdefault((name, unit, better), []).append((value, columns))
     return [
         Series(text.line(" ".join(filter(None, name)), 100), text.line(unit, 40), better, *zip(*values))
-        for (name, unit, better), values in found.items()
+        for (name, unit, better), values in by_name.items()
     ]
 
 
@@ -250,8 +250,8 @@ def _named(column: str, names: list[str], rows: list[list[str]]) -> t.Iterator[R
         value = _value(given, f"row {number}, {column}")
         unit = next((cell for name, cell in zip(names, row) if name.lower() in unit_of), "")
         name = tuple(row[at].strip() for at in texts)
-        beside = {names[at]: row[at] for at in others if at not in texts}
-        yield name if any(name) else (column,), unit, _better(unit) or better, value, beside
+        columns = {names[at]: row[at] for at in others if at not in texts}
+        yield name if any(name) else (column,), unit, _better(unit) or better, value, columns
 
 
 def _is_text(cell: str) -> bool:

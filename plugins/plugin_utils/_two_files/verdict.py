@@ -44,12 +44,12 @@ def compared(
             " rates, or to lower, as for times"
         )
     sides = [(series.values[: len(other.values)], other.values[: len(series.values)]) for series, other in pairs]
-    found = paired.compare_family(
+    results = paired.compare_family(
         [(*values, direction) for values, direction in zip(sides, directions)], margin, confidence
     )
     by_option = [f"smt_compare_better: {better} is better for {', '.join(unknown[:10])}."] if unknown else []
     comparisons = []
-    for (series, other), values, direction, judged in zip(pairs, sides, directions, found):
+    for (series, other), values, direction, judged in zip(pairs, sides, directions, results):
         values_of = dict(zip(("before_value", "after_value"), paired.sides(*values, direction, judged["ratio"])))
         comparisons.append(
             {

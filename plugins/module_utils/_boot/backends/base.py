@@ -119,15 +119,15 @@ def texts_back(now: "t.Mapping[str, str | None]", before: "t.Mapping[str, str | 
         now: the present texts, by path.
         before: the earlier ones; other paths do not count.
     """
-    found: dict[str, t.Optional[str]] = {}
+    texts: dict[str, t.Optional[str]] = {}
     for path, text in now.items():
         earlier = before.get(path)
         if text is not None and earlier is not None:
-            found[path] = boot_arguments.with_related_of(text, earlier)
+            texts[path] = boot_arguments.with_related_of(text, earlier)
         elif path in before and path == boot_entries.KERNEL_CMDLINE:
             # A tool made it for the arguments of future kernels.
-            found[path] = earlier
-    return {path: text for path, text in found.items() if text != now[path]}
+            texts[path] = earlier
+    return {path: text for path, text in texts.items() if text != now[path]}
 
 
 def _entry_line(entry: boot_entries.Entry, arguments: "t.Iterable[str]") -> str:

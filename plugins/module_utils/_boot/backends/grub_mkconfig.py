@@ -380,8 +380,8 @@ class GrubMkconfig:
         """
         old = [entry for entry in boot_entries.parse_grub_cfg(old_text) if entry.generated]
         before, now = (
-            collections.Counter((entry.title, os.path.basename(entry.kernel), entry.initrd) for entry in some)
-            for some in (old, entries)
+            collections.Counter((entry.title, os.path.basename(entry.kernel), entry.initrd) for entry in group)
+            for group in (old, entries)
         )
         lost = []
         for title, image in dict.fromkeys((title, image) for title, image, _initrd in before):

@@ -66,11 +66,11 @@ class Grubby:
         places += [
             (self._fs.path(_SETTINGS), boot_arguments.split_arguments(value)) for value in _values(self._settings())
         ]
-        found: dict[str, str] = {}
+        first: dict[str, str] = {}
         for where, arguments in places:
             for argument in boot_arguments.superfluous(arguments, desired):
-                found.setdefault(argument, where)
-        return [{"argument": argument, "where": where} for argument, where in found.items()]
+                first.setdefault(argument, where)
+        return [{"argument": argument, "where": where} for argument, where in first.items()]
 
     def pending(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.TextChange]":
         """Return the changes; see `base.Backend`."""
@@ -312,14 +312,14 @@ class Grubby:
 
 
 def _texts_back(now: "t.Mapping[str, str | None]", before: "t.Mapping[str, str | None]") -> "dict[str, str | None]":
-    found = backend_base.texts_back(now, before)
-    for path in set(found).intersection(boot_entries.GRUBENV):
-        present, text = now[path] or "", found[path] or ""
+    texts = backend_base.texts_back(now, before)
+    for path in set(texts).intersection(boot_entries.GRUBENV):
+        present, text = now[path] or "", texts[path] or ""
         if present.endswith("#"):
             # An environment block has a fixed size, to which it is filled up.
             content = text.rstrip("#")
-            found[path] = content + "#" * (len(present) - len(content))
-    return found
+            texts[path] = content + "#" * (len(present) - len(content))
+    return texts
 
 
 def _differences(text: str, desired: boot_arguments.DesiredArguments) -> "list[str]":

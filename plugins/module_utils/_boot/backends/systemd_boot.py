@@ -72,18 +72,18 @@ class SystemdBoot:
         unified = boot_entries.unified_images(self._fs, self._directory)
         if unified:
             raise BootLoaderError(unified)
-        found = [entry for dummy, entry in boot_entries.read_bls(self._fs, unquotes=True)]
-        if not found:
+        entries = [entry for dummy, entry in boot_entries.read_bls(self._fs, unquotes=True)]
+        if not entries:
             raise BootLoaderError(f"None of the entries in {self._fs.path(self._directory)} boots Linux")
-        return found
+        return entries
 
     def to_remove(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.FoundArgument]":
         """Return the arguments to remove from the entries and from /etc/kernel/cmdline."""
-        found: dict[str, str] = {}
+        first: dict[str, str] = {}
         for path, text in self._texts():
             for argument in boot_arguments.superfluous(_arguments(path, text), desired):
-                found.setdefault(argument, self._fs.path(path))
-        return [{"argument": argument, "where": where} for argument, where in found.items()]
+                first.setdefault(argument, self._fs.path(path))
+        return [{"argument": argument, "where": where} for argument, where in first.items()]
 
     def pending(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.TextChange]":
         """Return the changes; see `base.Backend`."""

@@ -259,11 +259,11 @@ class Undo:
         it may not replay a journal.
         """
         folders = {os.path.dirname(backup.target) for backup in self._backups if boots(self._fs, backup.target)}
-        found: dict[int, str] = {}
+        by_device: dict[int, str] = {}
         for folder in sorted(folders):
             with contextlib.suppress(OSError):
-                found.setdefault(os.stat(folder).st_dev, folder)
-        for folder in found.values():
+                by_device.setdefault(os.stat(folder).st_dev, folder)
+        for folder in by_device.values():
             durable.settle(folder)
 
     def _end(self, kind: "type[BaseException] | None", error: "BaseException | None") -> None:
@@ -470,7 +470,7 @@ def _read_all(process: "subprocess.Popen[bytes]", name: str, end: float) -> "tup
                 parts[key.fd].append(data)
                 if not data:
                     selector.unregister(key.fd)
-    output, errors = (b"".join(found) for found in parts.values())
+    output, errors = (b"".join(chunks) for chunks in parts.values())
     return output, errors
 
 

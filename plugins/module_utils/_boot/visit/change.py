@@ -62,9 +62,9 @@ def begin(
         raise VisitError(obstacle)
     planned = change.run(fs, request._replace(check=True))
     new = [argument for argument in planned["arguments"] if argument not in planned["mitigations_running"]]
-    found = record.load(fs)
-    goes_on = found is not None and units.is_active()
-    arguments = {*(found.arguments if found is not None and goes_on else ()), *new}
+    visit = record.load(fs)
+    goes_on = visit is not None and units.is_active()
+    arguments = {*(visit.arguments if visit is not None and goes_on else ()), *new}
     try:
         if not goes_on:
             units.install(fs, program.__name__)
@@ -97,15 +97,15 @@ def why_not(fs: host_files.HostFs, owner: str) -> "str | None":
             "systemd does not run on this host, and a service of it is what would bring the host back when its"
             f" controller is lost: {_NO_REBOOT}"
         )
-    found = record.load(fs)
+    visit = record.load(fs)
     # Without its service, which runs before any argument is set, the record is what a call left that was killed: the
     # next one replaces it.
-    if found is not None and units.is_active():
-        if found.owner == owner and not found.is_ending:
+    if visit is not None and units.is_active():
+        if visit.owner == owner and not visit.is_ending:
             return None
         status = host_text.printable(units.status_text(), 500)
         return (
-            f"{host_text.printable(found.owner, 200)} has set its boot arguments, and they are not undone"
+            f"{host_text.printable(visit.owner, 200)} has set its boot arguments, and they are not undone"
             f" yet{f' ({status})' if status else ''}: wait until {record.UNIT}.service has undone them, or let it by"
             f" {record.UNDO_NOW}"
         )
@@ -130,20 +130,20 @@ def end(fs: host_files.HostFs, check: bool) -> Ended:
     Raises:
         BootLoaderError and the others of ``change.ERRORS``: the arguments cannot be undone; the host goes on trying.
     """
-    found = record.load(fs)
-    if found is None:
+    visit = record.load(fs)
+    if visit is None:
         return Ended(False, False)
-    seen = steps.look(fs, found)
+    seen = steps.look(fs, visit)
     if check:
         return Ended(True, bool(seen.running))
     if seen.is_configured:
         steps.undo(fs)
-        seen = steps.look(fs, found)
+        seen = steps.look(fs, visit)
     if steps.next_step(seen, 0) is steps.Step.FORGET:
         units.forget(fs, stops=True)
         return Ended(True, False)
     # The boot that follows need not wait for its time; where this cannot be written it does.
     with contextlib.suppress(OSError, units.UnitError):
-        record.save(fs, found._replace(is_ending=True))
+        record.save(fs, visit._replace(is_ending=True))
         units.renew()
     return Ended(True, True)

@@ -61,13 +61,15 @@ def next_step(seen: Seen, reboots: int) -> Step:
 
 def look(fs: host_files.HostFs, visit: Visit) -> Seen:
     """Read the boot arguments of a host; raises the errors of ``change.ERRORS``."""
-    found = change.run(fs, _OWN._replace(check=True))
-    running = boot_arguments.smt_arguments(found["running"])
+    planned = change.run(fs, _OWN._replace(check=True))
+    running = boot_arguments.smt_arguments(planned["running"])
     running += [
-        argument for argument in found["mitigations_running"] if argument in visit.arguments and argument not in running
+        argument
+        for argument in planned["mitigations_running"]
+        if argument in visit.arguments and argument not in running
     ]
     # The record of mitigations= that are ours goes last, when they are undone.
-    return Seen(found["changed"] or fs.status(boot_mitigations.RECORD.path) is not None, tuple(running))
+    return Seen(planned["changed"] or fs.status(boot_mitigations.RECORD.path) is not None, tuple(running))
 
 
 def undo(fs: host_files.HostFs) -> None:

@@ -26,10 +26,10 @@ def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
     # What has lost its parent has that of others.
     newest = {(worker.parent, worker.unit): worker for worker in workers}
     return [
-        found
+        consumer
         for worker in newest.values()
         if worker.threads == min(_MAX_THREADS, len(worker.mask & online.at(worker.started)))
-        for found in of_cpus(
+        for consumer in of_cpus(
             worker, online, f"{worker.threads} thread{'' if worker.threads == 1 else 's'}", _MAX_THREADS
         )
     ]

@@ -23,7 +23,7 @@ _VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 
 
 def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
-    found = []
+    consumers = []
     for process in processes:
         variables = process.variables(_VARIABLES)
         if variables is None:
@@ -32,8 +32,8 @@ def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
         if not any(option.startswith(_NUMBER) for option in options):
             quota = None if _NO_QUOTA in options else process.quota
             most = None if quota is None else max(1, math.ceil(quota))
-            found += of_cpus(process, online, "a JVM with its garbage collector and pools", most)
-    return found
+            consumers += of_cpus(process, online, "a JVM with its garbage collector and pools", most)
+    return consumers
 
 
 KIND = Kind(

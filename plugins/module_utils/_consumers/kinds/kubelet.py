@@ -38,7 +38,7 @@ def _down(host: kernel_files.KernelFiles) -> "list[Process]":
 
 
 def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
-    found = []
+    consumers = []
     for process in processes:
         program = programs.Program(process.pid, process.name, process.arguments)
         state = programs.kubelet_state(process.host, program)
@@ -46,15 +46,15 @@ def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
             counted = len(online.at(process.started))
             # One that is down counts when it starts.
             if process.pid and counted != len(online.now):
-                found.append(Consumer(process, "its node's capacity", counted, len(online.now)))
+                consumers.append(Consumer(process, "its node's capacity", counted, len(online.now)))
             continue
         path, text = state
         cpus, reserved = _cpus(text), programs.reserved_by(process.host, program)
         # With the option strict-cpu-reservation reserved CPUs are not in it.
         if online.now not in (cpus, cpus | reserved):
             removes = (path,) if text is not None else ()
-            found.append(Consumer(process, "its CPU manager's state", len(cpus), len(online.now), removes))
-    return found
+            consumers.append(Consumer(process, "its CPU manager's state", len(cpus), len(online.now), removes))
+    return consumers
 
 
 def _cpus(text: "str | None") -> "frozenset[int]":

@@ -22,10 +22,10 @@ def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
     workers = collections.Counter(
         process.parent for process in processes if " ".join(process.arguments).strip() == _WORKER
     )
-    found = [(process, len(online.at(process.started))) for process in processes]
+    counts = [(process, len(online.at(process.started))) for process in processes]
     return [
         Consumer(process, f"{counted} worker process{'' if counted == 1 else 'es'}", counted, len(online.now))
-        for process, counted in found
+        for process, counted in counts
         if workers[process.pid] == counted != len(online.now)
     ]
 

@@ -158,20 +158,20 @@ def processes(fs: HostFs, cgroup: str) -> "dict[int, int]":
     Returns:
         Score adjustments by process id.
     """
-    found: dict[int, int] = {}
+    scores: dict[int, int] = {}
     if not cgroup:
-        return found
+        return scores
     top = next((path for path in (fs.path(root + cgroup) for root in _CGROUP_ROOTS) if os.path.isdir(path)), None)
     if top is None:
-        return found
+        return scores
     for folder, folders, _files in os.walk(top):
         if folder.count("/") - top.count("/") >= MAX_DEPTH:
             folders.clear()
         for pid in _numbers(os.path.join(folder, "cgroup.procs")):
             score = _score(fs, pid)
             if score is not None:
-                found[int(pid)] = score
-    return found
+                scores[int(pid)] = score
+    return scores
 
 
 def _numbers(path: str) -> "list[str]":
@@ -339,7 +339,7 @@ def changed_scores(fs: HostFs, work: Work) -> "dict[int, int]":
 
     A process that was forked in between and has inherited the score of a protected service is included.
     """
-    found: dict[int, int] = {}
+    scores: dict[int, int] = {}
     for before, own in [
         *((task, task["score"]) for task in work["protect"].values()),
         *((unit, SCORE) for unit in work["release"].values()),
@@ -347,8 +347,8 @@ def changed_scores(fs: HostFs, work: Work) -> "dict[int, int]":
         for pid, score in processes(fs, before["cgroup"]).items():
             wanted = before["scores"].get(pid, own if score == SCORE else score)
             if wanted != score:
-                found[pid] = wanted
-    return found
+                scores[pid] = wanted
+    return scores
 
 
 def restore_scores(fs: HostFs, work: Work) -> None:

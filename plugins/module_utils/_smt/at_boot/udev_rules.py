@@ -83,13 +83,13 @@ def without_them(text: str) -> str:
 
 def active(fs: host_files.HostFs) -> "list[str]":
     """Return the sorted paths of the effective rules files that bring CPUs online."""
-    found = []
+    rules = []
     reader = host_files.HostFs(fs.sysroot)  # a mask, a link to /dev/null, is no problem of the host
     for _name, path in sorted(_effective(reader, DIRECTORIES).items()):
         text = reader.read(path) or ""
         if without_them(text) != text:
-            found.append(path)
-    return found
+            rules.append(path)
+    return rules
 
 
 def wanted(fs: host_files.HostFs, neutralise: bool) -> "dict[str, str | None]":
@@ -130,9 +130,9 @@ def is_ours(path: object) -> bool:
 
 def _effective(fs: host_files.HostFs, directories: "t.Iterable[str]") -> "dict[str, str]":
     """Return name and path of each rules file that no file of the same name in an earlier directory overrides."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for directory in directories:
         for name in fs.names(directory):
             if name.endswith(".rules"):
-                found.setdefault(name, f"{directory}/{name}")
-    return found
+                texts.setdefault(name, f"{directory}/{name}")
+    return texts

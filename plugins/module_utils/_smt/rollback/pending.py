@@ -105,11 +105,11 @@ def seconds_left(pending: Pending) -> int:
 
 def _of_this_boot(fs: host_files.HostFs, file: state_file.StateFile) -> "Pending | None":
     try:
-        found = file.load(fs, _checked)
+        document = file.load(fs, _checked)
     except state_file.StateFileError as error:
         fs.note(f"There is no rollback: {error}.")
         return None
-    return found if found and found["boot_id"] == state_file.boot_id(fs) else None
+    return document if document and document["boot_id"] == state_file.boot_id(fs) else None
 
 
 def _checked(document: t.Any) -> Pending:

@@ -145,13 +145,13 @@ def main(sysroot: str) -> int:
     """What the service runs; the exit status is 0 when nothing is left to roll back."""
     service.listen()
     host = kernel_files.KernelFiles(sysroot)
-    found = pending_rollback.load(host_files.HostFs(sysroot))
-    if found is None:
+    pending = pending_rollback.load(host_files.HostFs(sysroot))
+    if pending is None:
         return 0
     # Python loads some of what it needs with the first use.
     with contextlib.suppress(HostError, OSError):
-        smt_state.differences(found["cpu"], smt_state.read(files=host))
+        smt_state.differences(pending["cpu"], smt_state.read(files=host))
     os.chdir("/")
     service.notify("READY=1")
-    Program(host, found, service.heard).run()
+    Program(host, pending, service.heard).run()
     return 0

@@ -134,13 +134,13 @@ def _of_bytes(amount: str, printed: "t.Match[str] | None", wanted: "t.Match[str]
     return _size(printed) / _size(wanted)
 
 
-def _size(found: "t.Match[str]") -> float:
-    power = "KMGTPE".find(found.group(1).upper()) + 1 if found.group(1) else 0
-    return (1024.0 if found.group(2) else 1000.0) ** power / (8 if _bits(found) else 1)
+def _size(match: "t.Match[str]") -> float:
+    power = "KMGTPE".find(match.group(1).upper()) + 1 if match.group(1) else 0
+    return (1024.0 if match.group(2) else 1000.0) ** power / (8 if _bits(match) else 1)
 
 
-def _bits(found: "t.Match[str]") -> bool:
-    return found.group(3) == "b" or found.group(3).lower().startswith("bit")
+def _bits(match: "t.Match[str]") -> bool:
+    return match.group(3) == "b" or match.group(3).lower().startswith("bit")
 
 
 def _of_counts(amount: str, wanted: str) -> "float | None":
@@ -186,15 +186,15 @@ def _is_cut(place: Place, text: str, declared: str) -> bool:
 
 def _factor(place: Place, unit: str, declared: str) -> float:
     """Return the factor for a unit that the match has."""
-    found = ratio(unit, declared)
-    if found is None or math.isnan(found):
+    factor = ratio(unit, declared)
+    if factor is None or math.isnan(factor):
         why = (
-            "K, and a prefix alone, is 1000 for some tools and 1024 for others" if found else "it is of something else"
+            "K, and a prefix alone, is 1000 for some tools and 1024 for others" if factor else "it is of something else"
         )
         raise UnreadableError(
             f"{_quoted(place)} is in {unit[:20]!r}, which cannot be converted to {declared!r}, the metric's unit: {why}"
         )
-    return found
+    return factor
 
 
 def _unasked_factor(place: Place, declared: str, scale: float) -> float:
@@ -204,17 +204,17 @@ def _unasked_factor(place: Place, declared: str, scale: float) -> float:
     following = _NEXT_UNIT.match(place.behind)
     if not following or (following.group(1) and following.group(2) in _SHORT):
         return scale
-    found = ratio(following.group(2), declared)
-    if found is None:
+    factor = ratio(following.group(2), declared)
+    if factor is None:
         return scale
-    if math.isnan(found):
+    if math.isnan(factor):
         return _factor(place, following.group(2), declared)
-    if scale != 1.0 and not math.isclose(scale, found):
+    if scale != 1.0 and not math.isclose(scale, factor):
         raise UnreadableError(
             f"{_quoted(place)} is followed by its unit {following.group(2)!r}, and scale is {scale:g}: without it the"
             f" number is converted to {declared!r}. With it, match the unit too, as a group (?P<unit>...)"
         )
-    return found
+    return factor
 
 
 def _quoted(place: Place) -> str:

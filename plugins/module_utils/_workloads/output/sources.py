@@ -62,8 +62,8 @@ class Output:
             return self._in_documents(metric)
         texts, _cut = self._of(metric.get("file"))
         if "quantile" in metric:
-            found = re.findall(metric["pattern"], "\n".join(texts))
-            return _quantile(found, metric["quantile"]) * metric.get("scale", 1.0)
+            matches = re.findall(metric["pattern"], "\n".join(texts))
+            return _quantile(matches, metric["quantile"]) * metric.get("scale", 1.0)
         return next((value for value in (_matched(metric, text) for text in texts) if value is not None), math.nan)
 
     def _of(self, file: "str | None") -> "tuple[list[str], bool]":
@@ -83,17 +83,17 @@ class Output:
         if file not in self._documents:
             self._documents[file] = [document for text in reversed(texts) for document in documents(text)]
         for document in reversed(self._documents[file]):
-            found = at_path(document, metric["json"])
-            if found:
+            values = at_path(document, metric["json"])
+            if values:
                 _see_that_it_is_one(metric, len(at_path(document, _up_to_all(metric["json"]))))
-                return _combined(metric, document, found)
+                return _combined(metric, document, values)
         return math.nan
 
 
 def in_json(text: str, path: "t.Sequence[str]") -> float:
     """Return the number at a path in the last JSON document of a text that has it, or NaN."""
-    found = next(filter(None, (at_path(document, path) for document in reversed(documents(text)))), [])
-    return _plain(found[0]) if len(found) == 1 else math.nan
+    values = next(filter(None, (at_path(document, path) for document in reversed(documents(text)))), [])
+    return _plain(values[0]) if len(values) == 1 else math.nan
 
 
 def documents(text: str) -> "list[t.Any]":
@@ -101,7 +101,7 @@ def documents(text: str) -> "list[t.Any]":
 
     What is inside of a damaged document is none, and neither is anything where the last one has no end.
     """
-    found: list[t.Any] = []
+    read: list[t.Any] = []
     decoder = json.JSONDecoder()
     place, tried = 0, 0
     # The column where a line began with what is no document: what is right of it may be a part of that.
@@ -109,7 +109,7 @@ def documents(text: str) -> "list[t.Any]":
     while tried < MAX_TRIED:
         begin = _BEGIN.search(text, place)
         if not begin:
-            return found
+            return read
         at = begin.end() - 1
         place = begin.end()
         starts_line = begin.start() == 0 or text[begin.start() - 1] == "\n"
@@ -126,7 +126,7 @@ def documents(text: str) -> "list[t.Any]":
         except (ValueError, RecursionError):
             return []
         else:
-            found.append(document)
+            read.append(document)
             damaged = None
     return []
 
@@ -138,10 +138,10 @@ def at_path(document: object, path: "t.Iterable[str]") -> "list[t.Any]":
         document: plain data.
         path: keys of objects, indices of arrays from 0 (from -1 backwards), and ``*``.
     """
-    found: list[t.Any] = [document]
+    values: list[t.Any] = [document]
     for key in path:
-        found = [below for value in found for below in _below(value, key)]
-    return found
+        values = [below for value in values for below in _below(value, key)]
+    return values
 
 
 def _below(value: object, key: str) -> "list[t.Any]":
@@ -166,11 +166,11 @@ def _see_that_it_is_one(metric: Metric, count: int) -> None:
         raise UnreadableError(f"{count} results, and one is measured: {metric['one']}")
 
 
-def _combined(metric: Metric, document: object, found: "list[t.Any]") -> float:
+def _combined(metric: Metric, document: object, raw_values: "list[t.Any]") -> float:
     """Return the sum, or the mean, of what is at a path, in the metric's unit."""
     units = at_path(document, metric["unit_at"]) if "unit_at" in metric else [None]
     unit = str(units[0]) if units and units[0] is not None else None
-    values = [_of_document(value, unit, metric) for value in found]
+    values = [_of_document(value, unit, metric) for value in raw_values]
     return (
         math.fsum(values) / (len(values) if metric.get("mean") else 1) if all(map(math.isfinite, values)) else math.nan
     )

@@ -72,9 +72,9 @@ def exposed(result: HostResult) -> list[str] | None:
     or None when the kernel lists none at all, or none of those that it can see.
     """
     known = result.facts["vulnerabilities"]
-    found = sorted(name for name, entry in known.items() if entry["smt"] == "vulnerable")
+    names = sorted(name for name, entry in known.items() if entry["smt"] == "vulnerable")
     is_seen = known and "unknown" not in {entry["smt"] for entry in known.values()}
-    return found if found or is_seen else None
+    return names if names or is_seen else None
 
 
 def of_arms(result: HostResult) -> list[Exposure]:
@@ -192,7 +192,8 @@ def _inferred_at_boot(result: HostResult, name: str, state: str, what: str | Non
 def _text(states: dict[str, str], what: str | None) -> str:
     """Return what an arm leaves open in one sentence."""
     by_state = {
-        state: ", ".join(name for name, found in states.items() if found == state) for state in set(states.values())
+        state: ", ".join(name for name, of_vulnerability in states.items() if of_vulnerability == state)
+        for state in set(states.values())
     }
     why = f" ({_REMARKS[what]})" if what else ""
     parts = [

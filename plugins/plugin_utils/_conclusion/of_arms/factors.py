@@ -154,14 +154,14 @@ def of_host(analysis: HostAnalysis) -> list[Factorial]:
         return []
     samples = recorded.by_key(result)
     subjects = _subjects(analysis, arms)
-    found = [
+    measured = [
         (comparison, _sides(values, arms))
         for comparison in subjects
         if (values := _values(result, samples, comparison, arms))
     ]
-    subjects, pairs = [comparison for comparison, _some in found], [some for _comparison, some in found]
-    main = _compared(analysis, subjects, [some[:3] for some in pairs], True)
-    at_levels = _compared(analysis, subjects, [some[3:] for some in pairs], False)
+    subjects, pairs = [comparison for comparison, _both in measured], [sides for _comparison, sides in measured]
+    main = _compared(analysis, subjects, [sides[:3] for sides in pairs], True)
+    at_levels = _compared(analysis, subjects, [sides[3:] for sides in pairs], False)
     return [
         Factorial(
             comparison["workload"],
@@ -197,27 +197,27 @@ def _subjects(analysis: HostAnalysis, arms: tuple[str, ...]) -> list[Comparison]
     """Return of each workload whose arms all are compared with the first one the comparison of the first factor, at
     the first level of the other one.
     """
-    found: dict[tuple[t.Any, ...], list[Comparison]] = {}
+    by_place: dict[tuple[t.Any, ...], list[Comparison]] = {}
     for comparison in host_comparisons.at_widest(analysis.comparisons):
         # The most load within a limit is one of those measured: a mean of two of them is none.
         if comparison["baseline"]["arm"] == arms[0] and comparison["metric"] != limits.MOST_LOAD:
-            found.setdefault((comparison["workload"], comparison.get("parameter"), comparison["placement"]), []).append(
-                comparison
-            )
-    by_arm = ({comparison["candidate"]["arm"]: comparison for comparison in some} for some in found.values())
-    return [some[arms[2]] for some in by_arm if set(some) == set(arms[1:])]
+            by_place.setdefault(
+                (comparison["workload"], comparison.get("parameter"), comparison["placement"]), []
+            ).append(comparison)
+    by_arm = ({comparison["candidate"]["arm"]: comparison for comparison in group} for group in by_place.values())
+    return [of_arms[arms[2]] for of_arms in by_arm if set(of_arms) == set(arms[1:])]
 
 
 def _values(result: HostResult, samples: recorded.Samples, comparison: Comparison, arms: tuple[str, ...]) -> _Values:
     """Return the value of each arm in each block that has all of them; empty without such a block."""
-    found: _Values = {}
+    values: _Values = {}
     for arm in arms:
         place = recorded.sampled_as(result, comparison["placement"], arm)
         blocks = samples.get((comparison["workload"], place, arm, comparison.get("parameter"))) or {}
         good = recorded.good_values(blocks, comparison["metric"])
-        found[arm] = {block: _mean(of_block) for block, of_block in good.items() if of_block and min(of_block) > 0}
-    common = set.intersection(*(set(blocks) for blocks in found.values()))
-    return {arm: {block: blocks[block] for block in sorted(common)} for arm, blocks in found.items()} if common else {}
+        values[arm] = {block: _mean(of_block) for block, of_block in good.items() if of_block and min(of_block) > 0}
+    common = set.intersection(*(set(blocks) for blocks in values.values()))
+    return {arm: {block: blocks[block] for block in sorted(common)} for arm, blocks in values.items()} if common else {}
 
 
 def _mean(values: t.Sequence[float]) -> float:
@@ -248,13 +248,14 @@ def _compared(
         are_looked_at: whether the plan looked at these, so that one of them could end it.
     """
     family = [
-        (before, after, comparison["better"]) for comparison, some in zip(subjects, pairs) for before, after in some
+        (before, after, comparison["better"]) for comparison, sides in zip(subjects, pairs) for before, after in sides
     ]
     looks = [host_comparisons.looks_at(analysis.result, len(before)) for before, _after, _better in family]
     deciding = [are_looked_at] * len(family)
     judged = iter(paired.compare_family(family, *analysis.settings[:2], looks, deciding) if family else ())
     return [
-        [_effect(next(judged), comparison["better"]) for _sides_of in some] for comparison, some in zip(subjects, pairs)
+        [_effect(next(judged), comparison["better"]) for _sides_of in sides]
+        for comparison, sides in zip(subjects, pairs)
     ]
 
 

@@ -75,8 +75,10 @@ def of_disturbances(analysis: HostAnalysis) -> list[str]:
 
 
 def _of_disturbances(analysis: HostAnalysis) -> list[str]:
-    found = disturbances.cautions(analysis.result, analysis.comparisons)
-    return wording.first_of(list(found), "comparisons", [f"of which {side} was disturbed" for side in found.values()])
+    sentences = disturbances.cautions(analysis.result, analysis.comparisons)
+    return wording.first_of(
+        list(sentences), "comparisons", [f"of which {side} was disturbed" for side in sentences.values()]
+    )
 
 
 def _of_the_run(result: HostResult) -> list[str]:
@@ -148,7 +150,7 @@ def _consumers(result: HostResult) -> list[str]:
 
 def _of_each_worker(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[str]:
     """Return cautions about what one worker has, such as a response time, where one side ran more of them at once."""
-    found = []
+    sentences = []
     for comparison in host_comparisons.at_widest(comparisons):
         declared = limits.meaning(recorded.declaration(result, comparison["workload"]), comparison["metric"])
         ran = outcomes.ran(result, comparison)
@@ -157,11 +159,11 @@ def _of_each_worker(result: HostResult, comparisons: t.Sequence[Comparison]) -> 
                 f"with {comparison[side]['arm_title']} {wording.counted(count, 'worker')}"
                 for side, count in zip(("baseline", "candidate"), ran)
             ]
-            found.append(
+            sentences.append(
                 f"{wording.subject_of(comparison)} is that of each worker, and {wording.join(sides)} ran at once: it"
                 " does not say how much they did together."
             )
-    return found
+    return sentences
 
 
 def failed_on_one_side(analysis: HostAnalysis) -> bool:
@@ -179,7 +181,7 @@ def zero_on_one_side(analysis: HostAnalysis) -> dict[str, str]:
     in one of them: there is no ratio, so they are not compared. Each with the arm that has most of it.
     """
     judged = {(comparison["workload"], comparison["metric"]) for comparison in outcomes.served_by_one(analysis)}
-    zeros, found = recorded.sometimes_zero(analysis.result) - judged, {}
+    zeros, sides = recorded.sometimes_zero(analysis.result) - judged, {}
     by_place: dict[tuple[t.Any, ...], list[Level]] = {}
     for level in analysis.levels if zeros else ():
         if (level.workload, level.metric) in zeros and level.value is not None:
@@ -191,10 +193,10 @@ def zero_on_one_side(analysis: HostAnalysis) -> dict[str, str]:
             title = measures.describe_workload(analysis.result, workload, parameter).title
             values = [f"{wording.amount(level.value or 0.0)} with {level.arm_title}" for level in levels]
             most = levels[amounts.index(max(amounts))].arm_title
-            found[f"{title}: {metric} was {wording.join(values)}, which has no ratio and no verdict."] = (
+            sides[f"{title}: {metric} was {wording.join(values)}, which has no ratio and no verdict."] = (
                 f"with most of it with {most}"
             )
-    return found
+    return sides
 
 
 def _hypervisor(result: HostResult) -> list[str]:

@@ -65,7 +65,7 @@ def cautions(result: HostResult, comparisons: t.Sequence[Comparison]) -> dict[st
         if sample.ok:
             keyed.setdefault((sample.workload, sample.arm, sample.placement), []).append(sample)
     own = alone(result)
-    found = {}
+    sentences = {}
     for comparison in sorted(
         comparisons, key=lambda comparison: comparison["placement"] != host_comparisons.WHOLE_MACHINE
     ):
@@ -87,11 +87,11 @@ def cautions(result: HostResult, comparisons: t.Sequence[Comparison]) -> dict[st
         differences = _differences(sides[0], sides[1], of_arms) if sides else {}
         if differences:
             where = f" with {placements.title(comparison['placement'])}" if of_arms else ""
-            found[
+            sentences[
                 f"{comparison['title']}, {sides[0].name} against {sides[1].name}{where}: {'; '.join(differences)}. So"
                 " the difference is not theirs alone: measure again when nothing disturbs one side."
             ] = " and ".join(dict.fromkeys(differences.values()))
-    return found
+    return sentences
 
 
 def alone(result: HostResult) -> set[str]:

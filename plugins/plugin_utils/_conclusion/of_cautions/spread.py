@@ -49,13 +49,13 @@ def find(comparisons: t.Iterable[Comparison]) -> list[Spread]:
             apart.append(_spread(comparison, MEAN, comparison["mean_change"]))
         apart += [
             _spread(comparison, other["metric"], other["change"])
-            for typical, beside in _BESIDE
+            for typical, pattern in _BESIDE
             if typical.search(comparison["metric"])
             for other in decided
-            if beside.search(other["metric"])
+            if pattern.search(other["metric"])
             and not other["primary"]
             and _place(other) == _place(comparison)
-            and _is_of_the_same(typical.sub("", comparison["metric"]), beside.sub("", other["metric"]))
+            and _is_of_the_same(typical.sub("", comparison["metric"]), pattern.sub("", other["metric"]))
             and other["change"] * change < 0
         ]
     return apart

@@ -97,6 +97,6 @@ def _named(crossover: Crossover, numbers: t.Sequence[int]) -> str:
     places = enumerate(map(crossover.measured.index, numbers))
     parts: list[str] = []
     for _start, run in itertools.groupby(places, key=lambda place: place[1] - place[0]):
-        found = [str(crossover.measured[place]) for _number, place in run]
-        parts += [f"{found[0]} to {found[-1]}"] if len(found) > 2 else found
+        names = [str(crossover.measured[place]) for _number, place in run]
+        parts += [f"{names[0]} to {names[-1]}"] if len(names) > 2 else names
     return wording.join(parts)

@@ -89,15 +89,15 @@ def clause(result: HostResult, comparison: Comparison, change: str) -> str:
 def resolution(result: HostResult, used: t.Sequence[Comparison]) -> list[str]:
     """Return which loads were tried of workloads of which the most load is compared: nothing is known between them."""
     workloads = limits.limited(result)
-    found = []
+    sentences = []
     for title, comparison in {
         _title(result, comparison): comparison for comparison in used if is_most_load(comparison)
     }.items():
         parameter = workloads[comparison["workload"]].parameter
         tried = [f"{value:.15g}" for value in sorted(parameter.values if parameter else ())]
         loads = wording.join(tried) if len(tried) <= wording.NAMED else f"{len(tried)} loads, {tried[0]} to {tried[-1]}"
-        found.append(f"{title} was measured with {loads} {comparison['unit']} only.")
-    return found
+        sentences.append(f"{title} was measured with {loads} {comparison['unit']} only.")
+    return sentences
 
 
 def _title(result: HostResult, comparison: Comparison) -> str:
@@ -111,33 +111,33 @@ def cautions(analysis: HostAnalysis) -> list[str]:
     """
     result = analysis.result
     answers = [level for level in analysis.levels if level.metric == limits.MOST_LOAD]
-    found = []
+    sentences = []
     for name, workload in limits.limited(result).items():
         title = measures.describe_workload(result, name).title
         within = limits.within(workload.response_limit)
         of_one = [level for level in answers if level.workload == name]
         if not of_one and any(sample.workload == name and sample.ok for sample in result.samples):
-            found.append(
+            sentences.append(
                 f"Each load of {title} that was measured is served {within}: measure higher loads to see the most."
             )
         for level in of_one:
             where = f"with {level.arm_title}, {placements.title(level.placement)}"
             if cold := outcomes.cold_starts(result, level):
-                found.append(
+                sentences.append(
                     f"{title}: {where}, the smallest load is over the limit in {wording.counted(cold, 'block')}, and"
                     " larger ones are within it: warm it up, and measure again."
                 )
             elif level.value is None:
                 why = _why_failed(result, level)
-                found.append(
+                sentences.append(
                     f"No load of {title} that was measured is served {within} {where}{why}: measure smaller loads."
                 )
             elif level.failed:
-                found.append(
+                sentences.append(
                     f"No load of {title} that was measured is served {within} {where}, in {level.failed} of"
                     f" {level.n + level.failed} blocks, which are left out of its comparisons: measure smaller loads."
                 )
-    return found
+    return sentences
 
 
 def _why_failed(result: HostResult, level: Level) -> str:
