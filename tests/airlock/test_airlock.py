@@ -100,16 +100,16 @@ class Host:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{number}\n")
 
-    def acquire(self) -> change.Answer:
+    def acquire(self) -> change.SlotAnswer:
         """Ask for a slot, once."""
         return change.acquire(self.fs, self.asked)
 
-    def release(self) -> change.Answer:
+    def release(self) -> change.SlotAnswer:
         """Give it back."""
         return change.release(self.fs, "run")
 
     @property
-    def kept(self) -> record.Record | None:
+    def kept(self) -> record.SlotRecord | None:
         """What the host knows of its slot."""
         return record.load(self.fs)
 
@@ -170,7 +170,7 @@ def test_who_asks_again_holds_the_same_slot(host_of):
 def test_what_is_not_held_can_be_given_back(host_of):
     a, b = host_of("a"), host_of("b")
     assert a.acquire().granted and a.release().changed
-    assert a.release() == change.Answer(False)
+    assert a.release() == change.SlotAnswer(False)
     # Somebody who releases by name asks the server in any case: it takes nothing from who does hold one.
     assert b.acquire().granted
     for _time in range(2):

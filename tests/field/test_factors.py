@@ -77,7 +77,7 @@ TURNED = ["__".join(reversed(name.split("__"))) for name in PAIRS]
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_google_benchmark_1686_siblings_that_come_back_have_the_frequency_setting_of_the_arm(names, order, kernel):
     """Whichever comes first in a name: a governor that was set while a sibling was offline is none of the sibling."""
-    arms = selection.Arms(names, base.Host({}, Topology(), ORIGIN, files=kernel))
+    arms = selection.Arms(names, base.ArmHost({}, Topology(), ORIGIN, files=kernel))
     assert arms.left_out == []
     saved = arms.save()
     arms.begin(saved)

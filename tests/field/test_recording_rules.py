@@ -58,7 +58,7 @@ def a_server(tmp_path_factory):
     ],
 )
 def test_how_far_back_a_query_counts(url, query, seconds):
-    assert lineage_of(url).of(query).seconds == seconds
+    assert lineage_of(url).looks_back(query).seconds == seconds
 
 
 def recording(name, query, **more):
@@ -105,7 +105,7 @@ def answering(data, gap=15, refuses=""):
 )
 def test_how_far_back_a_query_counts_by_what_a_server_says(rules, gap, query, seconds):
     with answering(groups(rules), gap) as url:
-        assert lineage_of(url).of(query).seconds == seconds
+        assert lineage_of(url).looks_back(query).seconds == seconds
 
 
 def test_victoriametrics_7297_rules_with_empty_fields_and_alerts_that_nobody_asked_for():
@@ -116,16 +116,16 @@ def test_victoriametrics_7297_rules_with_empty_fields_and_alerts_that_nobody_ask
     alert = {"type": "alerting", "name": "quantile:duration", "query": "x[1w]", "alerts": [], "state": "firing"}
     rules = [alert, quantile, {**quantile, "labels": None, "name": "other"}]
     with answering(groups(rules, id="4652008536941098091", evaluationTime=None)) as url:
-        assert lineage_of(url).of('quantile:duration{quantile="0.5"}').seconds == 15 + 300 + 15
-        assert lineage_of(url).of("other").seconds == 15 + 300 + 15
+        assert lineage_of(url).looks_back('quantile:duration{quantile="0.5"}').seconds == 15 + 300 + 15
+        assert lineage_of(url).looks_back("other").seconds == 15 + 300 + 15
         # That rule makes no other quantile.
         with pytest.raises(lineage.NotKnownError, match="no rule of the metrics server makes it"):
-            lineage_of(url).of('quantile:duration{quantile="0.9"}')
+            lineage_of(url).looks_back('quantile:duration{quantile="0.9"}')
 
 
 def test_prometheus_engine_1601_a_server_that_takes_no_pattern_for_a_name():
     with answering(groups([{"type": "recording", "name": "x", "query": "1"}]), refuses="__name__=~") as url:
         query = 'time()-max({__name__=~".*_last_successful_run_timestamp_seconds"}) by (job, instance)'
         with pytest.raises(lineage.NotKnownError, match="=~ is an unsupported matchtype for the __name__ label"):
-            lineage_of(url).of(query)
-        assert lineage_of(url).of(query, 30.0).seconds == 30
+            lineage_of(url).looks_back(query)
+        assert lineage_of(url).looks_back(query, 30.0).seconds == 30

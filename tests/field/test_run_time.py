@@ -151,7 +151,7 @@ def put(host, path, text):
 @pytest.mark.parametrize(("path", "line"), WRITERS.values(), ids=WRITERS)
 def test_who_turns_siblings_on_again_is_named(host, path, line):
     file = put(host, path, f"# echo off > {ON}\n{line}\n")
-    (sentence,) = others.found(host_files.HostFs(host.sysroot))
+    (sentence,) = others.find(host_files.HostFs(host.sysroot))
     assert file.name in sentence
 
 
@@ -166,7 +166,7 @@ def test_who_turns_siblings_on_again_is_named(host, path, line):
 def test_linutil_667_a_script_that_a_unit_starts(host, path, line):
     put(host, path, f"{line}\n")
     script = put(host, "usr/local/sbin/ht", f"#!/bin/sh\n[ $1 = on ] && echo on | sudo tee {ON}\n")
-    (sentence,) = others.found(host_files.HostFs(host.sysroot))
+    (sentence,) = others.find(host_files.HostFs(host.sysroot))
     assert f"{script}, which {pathlib.Path(host.sysroot, path)} names, sets the state of CPUs" in sentence
 
 
@@ -184,9 +184,9 @@ def test_tuned_848_a_profile_that_switches_siblings(host, name, text, active):
     put(host, "etc/tuned/above/tuned.conf", "[main]\ninclude=own\n")
     put(host, "etc/tuned/own/tuned.conf", "[script]\nscript=${i:PROFILE_DIR}/script.sh\n")
     put(host, f"etc/tuned/own/{name}", text)
-    assert others.found(host_files.HostFs(host.sysroot)) == []
+    assert others.find(host_files.HostFs(host.sysroot)) == []
     put(host, "etc/tuned/active_profile", f"{active}\n")
-    (sentence,) = others.found(host_files.HostFs(host.sysroot))
+    (sentence,) = others.find(host_files.HostFs(host.sysroot))
     assert sentence.startswith("TuneD's profile own (")
 
 
@@ -207,7 +207,7 @@ NO_WRITERS = {
 @pytest.mark.parametrize(("path", "text"), NO_WRITERS.values(), ids=NO_WRITERS)
 def test_who_sets_something_else_or_only_reads_is_not_named(host, path, text):
     put(host, path, f"{text}\n")
-    assert others.found(host_files.HostFs(host.sysroot)) == []
+    assert others.find(host_files.HostFs(host.sysroot)) == []
 
 
 @pytest.mark.parametrize("check", [True, False])

@@ -154,7 +154,7 @@ def test_variables_of_hosts_are_what_ansible_says(tmp_path, monkeypatch, behavio
     user = user_of(HostVars(manager._inventory, manager, loader), loader, hosts)
     for host in hosts:
         own = manager.get_vars(host=manager._inventory.get_host(host), include_hostvars=False)
-        assert own["one"] and user.of(host) == {**own, "hostvars": ANY}
+        assert own["one"] and user.variables_of(host) == {**own, "hostvars": ANY}
 
 
 def test_files_that_cannot_be_read_are_those_of_their_hosts(tmp_path):
@@ -168,9 +168,9 @@ def test_files_that_cannot_be_read_are_those_of_their_hosts(tmp_path):
     manager = VariableManager(loader, InventoryManager(loader, [str(tmp_path / "hosts.yml")]))
     user = user_of(HostVars(manager._inventory, manager, loader), loader, ["a", "b"])
     for _turn in range(2):
-        assert user.of("a")["one"] == 1
+        assert user.variables_of("a")["one"] == 1
         with pytest.raises(AnsibleActionFail, match=r"\Ab: .* cannot be read: ."):
-            user.of("b")
+            user.variables_of("b")
 
 
 def test_without_facts_it_is_what_ansible_says(world):
@@ -180,7 +180,7 @@ def test_without_facts_it_is_what_ansible_says(world):
         assert world.user().value("smt_policy_group", host) == OF_HOSTS[host]["kind"]
         # What is omitted is not set.
         assert world.user().value("smt_policy_waiver", host) == ("for a" if host == "a" else None)
-        own_variables = world.user().of(host)
+        own_variables = world.user().variables_of(host)
         found = world.user().templated(own_variables["smt_policy_waiver"], own_variables)
         assert found == ("for a" if host == "a" else None)
 
@@ -279,7 +279,7 @@ def test_no_fact_decides_by_way_of_hostvars(tmp_path, place, means):
     getattr(world.manager, means)("a", {"said": "theirs", "root": "theirs", "ansible_facts": {"said": "theirs"}})
     assert world.hostvars["a"]["said"] == "theirs", "the facts are not known: the test shows nothing"
     user = world.user(here="b")
-    of_host = user.of("b")
+    of_host = user.variables_of("b")
     for name in asked:
         # Each is worked out to something else, or refused.
         with contextlib.suppress(AnsibleError):

@@ -35,7 +35,7 @@ def make_root(tmp_path):
 
 def examined(name, root):
     arm = catalogue.get(name)
-    arm.examine(base.Host({}, Topology(), ORIGIN, files=KernelFiles(str(root))))
+    arm.examine(base.ArmHost({}, Topology(), ORIGIN, files=KernelFiles(str(root))))
     return arm
 
 
@@ -104,7 +104,7 @@ def test_a_governor_comes_back_with_its_own_settings(root):
     (root / TUNABLE).write_text("95\n")
     arm = catalogue.get("governor_performance")
     files = Kernel(str(root))
-    arm.examine(base.Host({}, Topology(), ORIGIN, files=files))
+    arm.examine(base.ArmHost({}, Topology(), ORIGIN, files=files))
     saved = {arm.lever: arm.save()}
     arm.switch()
     arm.prove()

@@ -42,7 +42,7 @@ def a_host_with_memory(tmp_path, monkeypatch):
 def host(memory):
     files = KernelFiles(str(memory.root))
     state = {"control": "absent", "active": None, "online": [0, 1], "present": [0, 1]}
-    return base.Host({}, TOPOLOGY, state, files=files)
+    return base.ArmHost({}, TOPOLOGY, state, files=files)
 
 
 def chosen(memory, *names):

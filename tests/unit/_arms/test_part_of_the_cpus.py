@@ -45,7 +45,7 @@ def a_host_with_cgroups(tmp_path, monkeypatch):
 
 def host(kernel, **changed):
     topology = read_topology(HostFs(kernel.sysroot))
-    return base.Host(FACTS, topology, smt_state.read(files=kernel), files=kernel, run=kernel.run)._replace(**changed)
+    return base.ArmHost(FACTS, topology, smt_state.read(files=kernel), files=kernel, run=kernel.run)._replace(**changed)
 
 
 def chosen(kernel, *names, **changed):

@@ -61,7 +61,7 @@ def outline(settings, facts=None, cores=(HERE,), isolated=(), allowed=HERE, onli
     options = {"cores": cores, "packages": (cpus,), "source": "sysfs", "complete": True}
     topology = Topology(present=cpus, online=online, isolated=isolated, **options)
     origin = {**ORIGIN, "online": list(online), "present": list(cpus)}
-    host = base.Host(FACTS if facts is None else facts, topology, origin, **({"files": files} if files else {}))
+    host = base.ArmHost(FACTS if facts is None else facts, topology, origin, **({"files": files} if files else {}))
     return plan.Outline(
         selection.Arms(settings["arms"], host), topology, allowed, plan_settings.placement_names(settings)
     )

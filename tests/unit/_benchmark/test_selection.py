@@ -22,7 +22,7 @@ ORIGIN = {"control": "on", "active": True, "online": [0, 1], "present": [0, 1]}
 TOPOLOGY = Topology(
     present=(0, 1), online=(0, 1), isolated=(), cores=((0, 1),), packages=((0, 1),), source="sysfs", complete=True
 )
-HOST = base.Host({}, TOPOLOGY, ORIGIN)
+HOST = base.ArmHost({}, TOPOLOGY, ORIGIN)
 
 
 class Fan(base.RuntimeArm):

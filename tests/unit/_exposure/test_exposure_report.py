@@ -8,7 +8,7 @@ import json
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._exposure import exposure_report
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import cores_in_use
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.cores_in_use import Host
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.cores_in_use import HostLook
 from looks import UNITS, USE, looked
 
 AT = "2026-11-27 10:00 UTC"
@@ -23,7 +23,7 @@ def test_nothing_of_a_host_is_markup_or_moves_the_terminal():
             method="counters",
             reason="<b>\x1b]0;x\x07",
         ),
-        Host("<i>web", "<u>why</u>", {}),
+        HostLook("<i>web", "<u>why</u>", {}),
     ]
     page = exposure_report.page(hosts, AT)
     assert "<script>alert" not in page and "<b>\x1b" not in page and "<i>web" not in page and "<u>why" not in page
@@ -33,7 +33,7 @@ def test_nothing_of_a_host_is_markup_or_moves_the_terminal():
 
 
 def test_the_document_has_all_hosts():
-    made = exposure_report.document([looked(), Host("gone", "it is not reachable", {})], "2026-11-27T10:00:00Z")
+    made = exposure_report.document([looked(), HostLook("gone", "it is not reachable", {})], "2026-11-27T10:00:00Z")
     assert json.loads(json.dumps(made)) == made
     assert [one["host"] for one in made["hosts"]] == ["gone", "web01"]
     assert made["hosts"][1]["use"] == USE and made["hosts"][0]["reason"] == "it is not reachable"

@@ -13,7 +13,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._usage import look
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import cores_in_use, yields
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.cores_in_use import Host
+from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.cores_in_use import HostLook
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
 from looks import UNITS, USE, answer, looked
 
@@ -158,7 +158,11 @@ def test_a_host_without_a_look(registered, reason):
 
 def test_first_those_without_a_look_then_those_with_the_least_room():
     full, empty = looked(**use(work=[0.97, 0.99])), looked(**use(work=[0.1, 0.2]))
-    hosts = [Host("empty", None, empty.answer), Host("full", None, full.answer), Host("gone", "unreachable", {})]
+    hosts = [
+        HostLook("empty", None, empty.answer),
+        HostLook("full", None, full.answer),
+        HostLook("gone", "unreachable", {}),
+    ]
     assert [one.name for one in cores_in_use.ordered(hosts)] == ["gone", "full", "empty"]
 
 

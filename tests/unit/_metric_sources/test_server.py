@@ -377,7 +377,7 @@ def rule(query="1", name="a:b", **more):
 def looked_back(liar, query="a:b", declared=None):
     with prometheus_server.serving(liar.answer) as url:
         try:
-            return lineage.Lineage(prometheus.Prometheus(server.access({"url": url}.get))).of(query, declared)
+            return lineage.Lineage(prometheus.Prometheus(server.access({"url": url}.get))).looks_back(query, declared)
         except lineage.NotKnownError as error:
             return str(error)
 

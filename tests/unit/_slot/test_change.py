@@ -75,7 +75,7 @@ def test_a_slot_is_kept_over_a_boot_and_given_back(host, server):
     left = host.release("run 1")
     assert not left.changed and left.holds["granted"] and server.holders == HELD
     assert host.release("run 2").changed and host.kept is None and server.holders == NOBODY
-    assert host.release("run 2") == change.Answer(False)
+    assert host.release("run 2") == change.SlotAnswer(False)
 
 
 def test_one_that_is_not_granted_says_why_and_its_end_gives_back_nothing_that_is_held(host, server, tmp_path):
@@ -178,7 +178,7 @@ def test_check_mode_asks_for_no_slot_and_says_what_would_be_asked_and_what_forbi
     monkeypatch.setattr(change.time, "time", lambda: 20 * 3600.0)
     shut = window.parse({"from": "00:00", "to": "05:00"})
     opens = "it would wait now: its smt_reboot_window opens at Fri 1970-01-02 00:00 UTC"
-    expected = change.Answer(True, granted=True, reason=opens, wait_seconds=4 * 3600.0)
+    expected = change.SlotAnswer(True, granted=True, reason=opens, wait_seconds=4 * 3600.0)
     assert host.acquire(check=True, window=shut, slot=None) == expected
     assert server.asked == [] and host.kept is None and not (host.root / "run/reboot-required").exists()
     # The change would be refused for it.
@@ -226,7 +226,7 @@ def test_kured_is_told_once_and_the_host_is_not_rebooted(host):
     answer = host.acquire(slot=SENTINEL)
     assert (answer.granted, answer.handed_over, answer.changed) == (False, True, True)
     assert (host.root / "run/reboot-required").exists() and host.kept is None
-    assert host.acquire(slot=SENTINEL) == change.Answer(False, handed_over=True)
+    assert host.acquire(slot=SENTINEL) == change.SlotAnswer(False, handed_over=True)
 
 
 @crash.needs_trace

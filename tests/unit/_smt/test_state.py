@@ -311,11 +311,11 @@ def test_hostile_state(tmp_path, state):
 def test_a_state_from_what_files_read():
     found = [0, 1, 4]
     absent = {"control": "absent", "active": None, "online": found, "present": found}
-    assert smt_state.of(None, None, "0-1,4", None) == absent
+    assert smt_state.from_files(None, None, "0-1,4", None) == absent
     off = {"control": "off", "active": False, "online": [0], "present": [0, 1]}
-    assert smt_state.of("off", False, "0", "0-1") == off
+    assert smt_state.from_files("off", False, "0", "0-1") == off
     for online in (None, "", "x", "3-1", "0-", "-3", "0-99999999", "1,,b"):
         with pytest.raises(smt_state.StateError, match="cpu/online: "):
-            smt_state.of("on", True, online, "0-1")
+            smt_state.from_files("on", True, online, "0-1")
     with pytest.raises(smt_state.StateError, match="cpu/present: "):
-        smt_state.of("on", True, "0", "x")
+        smt_state.from_files("on", True, "0", "x")

@@ -109,7 +109,7 @@ def answers(typical, tail=(9.0, 9.0), slow=0, slowest=3.2, blocks=12):
 
 def test_a_typical_value_that_falls_while_the_mean_rises():
     document = answers((1.205, 1.170), slow=2)
-    (found,) = spread.found(compared(document))
+    (found,) = spread.find(compared(document))
     assert found["against"] == "mean" and found["change"] == pytest.approx(-0.028, abs=0.004)
     assert found["against_change"] == pytest.approx(0.252, abs=0.005)
     _of_each, caution = conclusion.conclude(analysed(document))["cautions"]
@@ -117,7 +117,7 @@ def test_a_typical_value_that_falls_while_the_mean_rises():
 
 
 def test_a_typical_value_that_falls_while_the_tail_rises():
-    (found,) = spread.found(compared(answers((1.2, 1.1), tail=(3.0, 3.3))))
+    (found,) = spread.find(compared(answers((1.2, 1.1), tail=(3.0, 3.3))))
     assert (found["metric"], found["against"]) == ("latency_median", "latency_p99")
     assert found["change"] < 0 < found["against_change"] == pytest.approx(0.1, abs=0.01)
 
@@ -135,4 +135,4 @@ def test_a_typical_value_that_falls_while_the_tail_rises():
     ],
 )
 def test_what_agrees_is_not_named(document):
-    assert spread.found(compared(document)) == []
+    assert spread.find(compared(document)) == []

@@ -200,7 +200,7 @@ def test_a_decision_carries_what_its_results_rest_on():
     assert json.loads(json.dumps(decision)) == decision
     # As earlier releases wrote it.
     documents[0].update(environment={}, facts={**documents[0]["facts"], "vulnerabilities": {}})
-    found = basis.Basis.of(accepted(documents[0]))
+    found = basis.Basis.from_result(accepted(documents[0]))
     assert found == basis.Basis(collection_version=documents[0]["collection_version"])
     assert basis.stale(basis.together([found], [None]), 3, facts(INTEL), 365) == []
 
