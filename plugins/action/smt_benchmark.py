@@ -24,6 +24,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import com
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import boot_plan, evaluation, reboot, visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import (
     progress,
     quiet,
@@ -37,7 +38,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.fetchin
     report_call,
     say_left,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 ASYNC_STATUS = "ansible.legacy.async_status"
 # The step that reads the host and starts nothing; a task that asks for it alone shows nothing either.
@@ -229,7 +229,7 @@ class ActionModule(FetchingAction):
         }
         if "exception" in job:
             ended["exception"] = job["exception"]
-        switched = report_text.restored(ended["restored"]) if len(described["arms"]) > 1 else "Nothing was switched."
+        switched = wording.restored(ended["restored"]) if len(described["arms"]) > 1 else "Nothing was switched."
         return dict(
             announced,
             **ended,

@@ -13,8 +13,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import ter
 from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._two_files import measurements, verdict
 
 display = terminal.Terminal()
@@ -47,7 +47,7 @@ class ActionModule(ControllerAction):
             changed = result_files.write_text(path, written, self._task.check_mode)
         except (BorderError, measurements.MeasurementsError, paired.SampleError) as error:
             raise AnsibleActionFail(f"smt_compare: {error}") from None
-        for line in verdict.lines(document, report_text.number):
+        for line in verdict.lines(document, wording.number):
             display.display(line)
         if not self._task.check_mode:
             display.display(f"The comparison: {path}")

@@ -30,10 +30,10 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources
     SourceError,
     Word,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import folders
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance import ComplianceResult
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 MIB = folders.MIB
 # Of 10,000 hosts a file has about 10 MiB. An archive has no more when it is unpacked, and neither have all files of one
@@ -283,7 +283,7 @@ def _read(asked: Asked) -> ComplianceAnswer:
             f"smt_compliance_files ({base.some(paths)}) has no file of a check that can be read: {reason}"
         )
     notes = sorted([*failed, *reader.notes])
-    more = f"; {report_text.counted(len(notes), 'file')} could not be used" if notes else ""
+    more = f"; {wording.counted(len(notes), 'file')} could not be used" if notes else ""
     hours = asked.options["max_age"]
     return ComplianceAnswer(
         base.judged(

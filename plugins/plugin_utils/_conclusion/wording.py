@@ -8,18 +8,21 @@ import collections
 import functools
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
 from ansible_collections.threadwise.smt.plugins.module_utils._usage.room import Use
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.comparisons import Comparison
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import outcomes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
+
+# The verdict of several hosts together, where single ones say opposite things.
+HOSTS_DISAGREE = "hosts_disagree"
 
 # Verdict -> the word for people.
 VERDICT_TITLES = {
-    paired.GAIN: "better",
-    paired.LOSS: "worse",
-    paired.EQUIVALENT: "no difference",
-    paired.INCONCLUSIVE: "not decided",
-    outcomes.HOSTS_DISAGREE: "hosts disagree",
+    verdicts.GAIN: "better",
+    verdicts.LOSS: "worse",
+    verdicts.EQUIVALENT: "no difference",
+    verdicts.INCONCLUSIVE: "not decided",
+    HOSTS_DISAGREE: "hosts disagree",
 }
 # More workloads than this are counted, not named.
 NAMED = 3
@@ -29,7 +32,7 @@ MARGIN = 0.01
 MANY = 10.0
 
 
-def subject_of(comparison: Comparison) -> str:
+def subject_of(comparison: t.Mapping[str, t.Any]) -> str:
     """Return what changes: the workload, and its metric where less of it is better, so that a sign can be read."""
     return (
         str(comparison["title"])
@@ -119,7 +122,7 @@ def room_differs(use: Room | Use) -> bool:
     return bool(low <= MANY and not low - MARGIN <= (use.by_usage or 0.0) <= high + MARGIN)
 
 
-def signed(ratio: float, of: Comparison | None = None) -> str:
+def signed(ratio: float, of: t.Mapping[str, t.Any] | None = None) -> str:
     """Format a ratio as the change it means: 0.8 is ``−20 %``.
 
     Args:
@@ -227,11 +230,12 @@ def turned(combined: dict[str, t.Any], hosts: int, of_class: bool = False) -> st
     if not combined["turned_by"]:
         return ""
     names = list(combined["turned_by"])
-    verdicts = join([VERDICT_TITLES.get(verdict, verdict) for verdict in dict.fromkeys(combined["turned_by"].values())])
-    if combined["verdict"] == paired.INCONCLUSIVE:
+    titles = [VERDICT_TITLES.get(verdict, verdict) for verdict in dict.fromkeys(combined["turned_by"].values())]
+    others_say = join(titles)
+    if combined["verdict"] == verdicts.INCONCLUSIVE:
         return (
             f"{named(names)} alone {verb(names, 'keeps', 'keep')} this open: without it the other {hosts - 1} say"
-            f" {verdicts}."
+            f" {others_say}."
         )
     more = combined["more_hosts"]
     takes = (
@@ -245,7 +249,7 @@ def turned(combined: dict[str, t.Any], hosts: int, of_class: bool = False) -> st
         return f"One host does not speak for its class, so each of {named(names)} is needed for this; {takes}."
     others = "the other host says" if hosts == 2 else f"the other {hosts - 1} say"
     alone = f"{names[0]} alone turns this" if len(names) == 1 else f"One host alone turns this, each of {named(names)}"
-    return f"{alone}: without it {others} {verdicts}; {takes}."
+    return f"{alone}: without it {others} {others_say}; {takes}."
 
 
 def join(parts: t.Sequence[str]) -> str:
@@ -270,3 +274,31 @@ def first_of(sentences: t.Sequence[str], what: str, verdicts: t.Sequence[str] | 
         counts = collections.Counter(VERDICT_TITLES.get(verdict, verdict) for verdict in verdicts[NAMED:])
         summary = f"{more} further {what}: {join([f'{count} {word}' for word, count in counts.items()])}."
     return [*sentences[:NAMED], summary]
+
+
+def tied(text: str) -> str:
+    """Put no-break spaces between numbers and percent signs."""
+    return text.replace(" %", "\u00a0%")
+
+
+def interval(changed: change.Change) -> str:
+    """Format a change's interval as ``−22 % to −18 %``."""
+    if changed.low is None or changed.high is None:
+        return "none"
+    return f"{change_of(changed, changed.low)} to {change_of(changed, changed.high)}"
+
+
+def cpu_list(value: str | tuple[int, ...] | None) -> str:
+    """Format CPUs as a kernel CPU list, from such a text or from numbers."""
+    if isinstance(value, tuple):
+        value = cpulist.render(value)
+    return value or "none" if isinstance(value, str) else "unknown"
+
+
+def restored(proof: dict[str, t.Any] | None) -> str:
+    """Return one sentence on whether the host is back in its original state."""
+    if proof is None or proof.get("ok") is None:
+        return "It is not known whether the host was restored: the result has no record of it."
+    if proof["ok"]:
+        return "The host was read back afterwards and is in its original state."
+    return f"The host is NOT in its original state: {'; '.join(proof.get('differences') or ['no details'])}."

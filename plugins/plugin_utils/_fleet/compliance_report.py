@@ -7,13 +7,13 @@ from __future__ import annotations
 import collections
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
     compliance,
     fields,
     waivers,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance import ComplianceResult
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 
 # What needs action comes first, the hosts that nobody could judge before those that are well.
 ATTENTION = (
@@ -53,9 +53,9 @@ def sentence(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> str:
     """
     counted = ", ".join(f"{number} {status}" for status, number in by_attention(judged))
     lacking = sum((result["sentence"] or "").startswith(compliance.LACKING) for _host, result in judged)
-    without = f" Without the SMT that the policy wants: {text.counted(lacking, 'host')}." if lacking else ""
-    checked = f"{text.counted(len(judged), 'host')}: {counted or 'none'}.{without}"
-    others = text.counted(len(left_out), "other host")
+    without = f" Without the SMT that the policy wants: {wording.counted(lacking, 'host')}." if lacking else ""
+    checked = f"{wording.counted(len(judged), 'host')}: {counted or 'none'}.{without}"
+    others = wording.counted(len(left_out), "other host")
     not_checked = f"Not checked: {others} of the inventory." if left_out else ""
     return " ".join(filter(None, [checked, waivers.notice(judged, MAX_NAMED), _to_measure_again(judged), not_checked]))
 

@@ -13,7 +13,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._usage.cores import
 from ansible_collections.threadwise.smt.plugins.module_utils._usage.room import Use
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 
 MAX_TEXT = 200
 # How much room is left, as :func:`cells` says it.
@@ -290,4 +289,4 @@ def summary(hosts: t.Sequence[HostLook]) -> str:
         (len(hosts) - len(seen), "without a look"),
     ]
     parts = ", ".join(f"{count} {words}" for count, words in counts if count)
-    return f"{text.counted(len(hosts), 'host')}: {parts or 'all as usage says'}."
+    return f"{wording.counted(len(hosts), 'host')}: {parts or 'all as usage says'}."

@@ -13,8 +13,8 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import cores_in_use, fields
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
 MAX_TEXT = 200
@@ -128,8 +128,8 @@ def _shape(facts: dict[str, t.Any]) -> str:
     each = str(most) if least == most else f"{least}-{most}"
     return ", ".join(
         [
-            *([text.counted(packages, "package")] if isinstance(packages, int) else []),
-            f"{text.counted(cores, 'core')} x {each}",
+            *([wording.counted(packages, "package")] if isinstance(packages, int) else []),
+            f"{wording.counted(cores, 'core')} x {each}",
         ]
     )
 
@@ -230,7 +230,7 @@ def sentence(rows: t.Sequence[Row]) -> str:
         (len(rows) - len(reached), "without facts"),
     ]
     parts = ", ".join(f"{count} {words}" for count, words in counts if count)
-    summary = f"{text.counted(len(rows), 'host')}: {parts or 'none'}."
+    summary = f"{wording.counted(len(rows), 'host')}: {parts or 'none'}."
     looks = _looks(rows)
     return f"{summary} Use of CPUs: {cores_in_use.summary(looks)}" if looks else summary
 

@@ -16,7 +16,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._history.checks imp
 from ansible_collections.threadwise.smt.plugins.plugin_utils._history.effects import Effect, Key
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import series
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled.series import CHANGED, HOLDS, NOT_DECIDED, Turn
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
 SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/history", 1
@@ -372,6 +372,6 @@ def summary(record: HistoryRecord) -> str:
     turned = sum(map(len, record.turns.values()))
     drifted = len(record.history.drifts) if record.history else 0
     return (
-        f"{text.counted(drifted, 'drift')}, {text.counted(len(record.effects), 'effect')} of SMT by class and workload,"
-        f" of which {turned} changed."
+        f"{wording.counted(drifted, 'drift')}, {wording.counted(len(record.effects), 'effect')} of SMT by class and"
+        f" workload, of which {turned} changed."
     )

@@ -25,10 +25,11 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._statistics import distributions, ranks, verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import leave_one_out
 
 # The verdict of a class whose hosts differ in what they say: it has no single one.
-HOSTS_DISAGREE = "hosts_disagree"
+HOSTS_DISAGREE = wording.HOSTS_DISAGREE
 # What a host may say that contradicts what another one says.
 DECIDED = (paired.GAIN, paired.LOSS, paired.EQUIVALENT)
 # With fewer hosts nothing is known of how they differ.

@@ -7,10 +7,10 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._proof import recording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._proof import findings
 from ansible_collections.threadwise.smt.plugins.plugin_utils._proof.host_proof import HostProof
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
 COLUMNS = ("host", *findings.PARTS, "what came of it")
@@ -48,7 +48,7 @@ def summary(proofs: t.Sequence[HostProof]) -> str:
         (len(proofs) - len(looked), "that could not be looked at"),
     ]
     parts = ", ".join(f"{count} {words}" for count, words in counts if count)
-    return f"{text.counted(len(proofs), 'host')}: {parts}."
+    return f"{wording.counted(len(proofs), 'host')}: {parts}."
 
 
 def render(proofs: t.Sequence[HostProof], at: str) -> str:

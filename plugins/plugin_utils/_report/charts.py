@@ -15,7 +15,6 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.canvas import (
     ACCENT,
     EDGE,
@@ -130,7 +129,7 @@ def _percent(share: float, digits: int = 0) -> str:
 def _with_interval(row: Row) -> str:
     """Return ``5.1 (4.9 to 5.3)``, or the value alone."""
     ends = "" if row["low"] is None or row["high"] is None else " ({} to {})"
-    return report_text.number(row["value"]) + ends.format(*(report_text.number(row[end]) for end in ("low", "high")))
+    return wording.number(row["value"]) + ends.format(*(wording.number(row[end]) for end in ("low", "high")))
 
 
 def _share_with_interval(row: Row) -> str:
@@ -357,7 +356,7 @@ def histogram(
             for low, high, workers in zip(marked, marked[1:], count):
                 if workers:
                     x = short(plot.x((low + high) / 2))
-                    tooltip = f"{report_text.number(low)} to {report_text.number(high)}: {workers}"
+                    tooltip = f"{wording.number(low)} to {wording.number(high)}: {workers}"
                     canvas.path(f"M{x} {short(plot.bottom)}V{short(plot.y(workers))}", tooltip)
         y = plot.bottom + LINE
     return Picture(label, canvas.svg(label))
@@ -433,7 +432,7 @@ def timeline(rows: t.Sequence[Row], bands: t.Sequence[Row], arms: t.Sequence[str
     drawn = "".join(line(points) for points in periods.values() if len(points) > 1)
     canvas.path(drawn or "M0 0", fill="none", stroke=INK, stroke_width="1.4")
     points = (
-        (plot.x(row["at"]), plot.y(row["value"]), f"minute {row['at']:g}: {report_text.number(row['value'])}")
+        (plot.x(row["at"]), plot.y(row["value"]), f"minute {row['at']:g}: {wording.number(row['value'])}")
         for row in rows
     )
     canvas.marks("circle", INK, 1.6, points)
@@ -571,10 +570,10 @@ def _curve(
         canvas.marks("arrow", colour, 6, [(x, y + 7, text) for x, y, text, value in drawn if value > up[-1]])
         end, height = 0.0, plot.top + LINE * (1.5 + list(shown).index(title))
         for x, _y, _text, value in drawn:
-            middle = min(x, WIDTH - (half := width(report_text.number(value)) / 2))
+            middle = min(x, WIDTH - (half := width(wording.number(value)) / 2))
             if value > up[-1] and end <= middle - half:
                 end = middle + half + EDGE
-                canvas.text(middle, height, report_text.number(value), "middle", colour)
+                canvas.text(middle, height, wording.number(value), "middle", colour)
         failed = [row["x"] for row in of_arm if row["value"] is None]
         end = plot.bottom if higher else plot.top
         at_end = [(plot.x(x), end, f"{title}, {tick_label(x)} {along}: failed") for x in failed]
@@ -645,7 +644,7 @@ def topology(
     columns = int((WIDTH - 2 * EDGE + gap) // (step * wide + 8 + gap))
     y = 0.0
     for name, cores in groups:
-        y = canvas.lines(y, f"{name}: {report_text.counted(len(cores), 'core')}", MUTED) + EDGE
+        y = canvas.lines(y, f"{name}: {wording.counted(len(cores), 'core')}", MUTED) + EDGE
         for place, core in enumerate(cores):
             left, top = EDGE + place % columns * (step * wide + 8 + gap), y + place // columns * (high + gap)
             canvas.path(box(left, top, step * wide + 8, high), fill="none", stroke=MUTED)

@@ -64,7 +64,7 @@ def _at(parts: t.Sequence[tuple[str, int]], total: int) -> list[str]:
     if not counted:
         return []
     (words, count), *others = counted
-    hosts = report_text.counted(total, "host")
+    hosts = wording.counted(total, "host")
     whole = hosts if total == 1 else "both hosts" if total == 2 else f"all {hosts}"
     first = f"{words} {whole if count == total else f'{count} of {hosts}'}"
     sentence = "; ".join([first, *(f"{more} {number}" for more, number in others)])

@@ -414,7 +414,7 @@ def sentence(combined: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.Any]]
 
 
 def _difference(combined: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.Any]]) -> str:
-    titles = report_text.VERDICT_TITLES
+    titles = wording.VERDICT_TITLES
     if combined["verdict"] == pooled.HOSTS_DISAGREE:
         return (
             "Its hosts disagree: "

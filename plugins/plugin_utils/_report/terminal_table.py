@@ -10,7 +10,6 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 
 # With more workloads the rest is counted; the report has all.
 MAX_ROWS = 20
@@ -34,7 +33,7 @@ def lines(workloads: t.Iterable[t.Mapping[str, t.Any]], width: int) -> list[str]
         heads = ("", baseline, candidate, "change", "interval", "verdict")
         printed += _aligned([heads, *map(_cells, group)], width) or _stacked(heads, map(_cells, group), width)
     more = len(chosen) - MAX_ROWS
-    return [*printed, f"... and {text.counted(more, 'more comparison')}."] if more > 0 else printed
+    return [*printed, f"... and {wording.counted(more, 'more comparison')}."] if more > 0 else printed
 
 
 def _cells(workload: t.Mapping[str, t.Any]) -> tuple[str, ...]:
@@ -43,10 +42,10 @@ def _cells(workload: t.Mapping[str, t.Any]) -> tuple[str, ...]:
         low, high = (wording.change_of(changed, end) for end in (changed.low, changed.high))
         interval = f"{low.removesuffix(' %')} to {high}"
     values = (
-        f"{text.number(workload[side])} {workload['unit']}".strip() for side in ("baseline_value", "candidate_value")
+        f"{wording.number(workload[side])} {workload['unit']}".strip() for side in ("baseline_value", "candidate_value")
     )
     name = workload["name"] if workload["parameter"] is None else f"{workload['name']} ({workload['parameter']:g})"
-    cells = (name, *values, wording.change_of(changed), interval, text.VERDICT_TITLES[workload["verdict"]])
+    cells = (name, *values, wording.change_of(changed), interval, wording.VERDICT_TITLES[workload["verdict"]])
     return tuple(map(host_text.visible, cells))
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change, comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion, outcomes, wording
@@ -36,8 +35,6 @@ RECOMMENDATION_TITLES = {
     conclusion.NOT_COMPARED: "not compared",
     outcomes.HOSTS_DISAGREE: "its hosts disagree",
 }
-number = wording.number
-VERDICT_TITLES, counted = wording.VERDICT_TITLES, wording.counted
 OUTCOME_TITLES = {
     outcomes.WORSE: "worse",
     outcomes.BETTER: "better",
@@ -108,21 +105,11 @@ def metric(comparison: dict[str, t.Any]) -> str:
     return "" if comparison["primary"] else f"{comparison['metric']} [{comparison['unit']}]"
 
 
-def tied(text: str) -> str:
-    """Put no-break spaces between numbers and percent signs."""
-    return text.replace(" %", "\u00a0%")
-
-
-def interval(changed: change.Change) -> str:
-    """Format a change's interval as ``−22 % to −18 %``."""
-    if changed.low is None or changed.high is None:
-        return "none"
-    return f"{wording.change_of(changed, changed.low)} to {wording.change_of(changed, changed.high)}"
-
-
 def verdict(comparison: dict[str, t.Any]) -> str:
     """Format the verdict of a host or a hardware class."""
-    return VERDICT_TITLES[comparison["verdict"]] + (", confounded with the reboot" if comparison["confounded"] else "")
+    return wording.VERDICT_TITLES[comparison["verdict"]] + (
+        ", confounded with the reboot" if comparison["confounded"] else ""
+    )
 
 
 def ratio_row(comparison: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -137,13 +124,6 @@ def ratio_row(comparison: dict[str, t.Any]) -> dict[str, t.Any]:
     }
 
 
-def cpu_list(value: str | tuple[int, ...] | None) -> str:
-    """Format CPUs as a kernel CPU list, from such a text or from numbers."""
-    if isinstance(value, tuple):
-        value = cpulist.render(value)
-    return value or "none" if isinstance(value, str) else "unknown"
-
-
 def key_parts(entry: dict[str, t.Any]) -> list[str]:
     """Return the workload, placement and arm that an entry names."""
     parts = [
@@ -152,12 +132,3 @@ def key_parts(entry: dict[str, t.Any]) -> list[str]:
         entry.get("arm_title"),
     ]
     return [part for part in parts if part] or ["everything"]
-
-
-def restored(proof: dict[str, t.Any] | None) -> str:
-    """Return one sentence on whether the host is back in its original state."""
-    if proof is None or proof.get("ok") is None:
-        return "It is not known whether the host was restored: the result has no record of it."
-    if proof["ok"]:
-        return "The host was read back afterwards and is in its original state."
-    return f"The host is NOT in its original state: {'; '.join(proof.get('differences') or ['no details'])}."

@@ -16,7 +16,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import ch
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text as border_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import evidence, records, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory
 
@@ -128,7 +127,7 @@ class HostFiles:
         last = max(first[host] + len(arms) for host, arms in schedule.items())
         left = (last - number - 1) * self._trial.period_seconds
         more = f"; {length(left)} to go, or less once it is decided" if left else ""
-        self._say(f"Period {number + 1} of {last} is over on {text.counted(len(taking_part), 'host')}{more}.")
+        self._say(f"Period {number + 1} of {last} is over on {wording.counted(len(taking_part), 'host')}{more}.")
 
     def _look(self, seen: Known) -> None:
         """Take the look that is due, if one is; the caller has the trial's files alone."""

@@ -22,8 +22,9 @@ import yaml
 from ansible_collections.threadwise.smt.plugins.module_utils._host import text as host_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text as border_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import markdown, registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import host as host_page
 
@@ -407,7 +408,7 @@ def test_whatever_was_measured_makes_a_page():
 def test_numbers():
     values = (None, 0, 123.456, 1234567.0, 0.01234, 1e-9, 5e12, 99.996)
     texts = ["unknown", "0", "123.5", "1\u202f234\u202f567", "0.01234", "1e-09", "5e+12", "100.0"]
-    assert [report_text.number(value) for value in values] == texts
+    assert [wording.number(value) for value in values] == texts
 
 
 def played(tmp_path, *calls):

@@ -45,7 +45,7 @@ def _host(host: HostReport) -> str:
         *filter(None, [concluded["next"]]),
         *concluded["cautions"],
         *concluded["costs"],
-        report_text.restored(summary["restored"]),
+        wording.restored(summary["restored"]),
     ]
     lines += [f"- {plain(sentence)}" for sentence in sentences]
     lines.append("")
@@ -79,7 +79,7 @@ def _measured(host: HostReport) -> list[str]:
     lines = ["| workload | metric | placement | value | blocks |", "|---|---|---|---|---|"]
     for level in host.summary["levels"]:
         measure = measures.describe_workload(host.result, level["workload"], level["parameter"], level["metric"])
-        value, low, high = (report_text.number(level[end]) for end in ("value", "low", "high"))
+        value, low, high = (wording.number(level[end]) for end in ("value", "low", "high"))
         shown = value if level["value"] is None else f"{value} {measure.unit}"
         interval = "" if level["low"] is None else f" ({low} to {high})"
         cells = [measure.title, level["metric"], placements.title(level["placement"]), f"{shown}{interval}"]

@@ -158,7 +158,7 @@ def _chart(
             **{key: workload[key] for key in ("better", "ratios", "ratio", "verdict")},
             "text": (
                 f"{wording.change_and_interval(change.Change.read(workload))},"
-                f" {report_text.counted(len(workload['ratios']), 'host')}"
+                f" {wording.counted(len(workload['ratios']), 'host')}"
             ),
             "margin": workload["margin"],
         }

@@ -21,7 +21,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import canvas, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import canvas
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
@@ -123,21 +123,20 @@ def environment() -> jinja2.Environment:
     )
     style = f"{_SPARE_STYLE.sub('', asset('page.css'))}{canvas.STYLE}"
     made.filters.update(
-        number=report_text.number,
+        number=wording.number,
         percent=wording.percent,
         signed=wording.signed,
         change=lambda comparison: wording.change_of(change.Change.read(comparison)),
         changes=lambda ratios, better: sorted(change.of_ratio(ratio, better) or 0.0 for ratio in ratios),
         signed_share=wording.signed_share,
-        interval=lambda comparison: report_text.interval(change.Change.read(comparison)),
+        interval=lambda comparison: wording.interval(change.Change.read(comparison)),
         verdict=wording.VERDICT_TITLES.get,
         placement=placements.title,
         joined=wording.join,
-        concluded=report_text.conclusion_title,
         address=quote,
-        tied=report_text.tied,
-        cpus=report_text.cpu_list,
-        counted=report_text.counted,
+        tied=wording.tied,
+        cpus=wording.cpu_list,
+        counted=wording.counted,
         numbered=_numbered,
         columns=lambda table: htmlsafe_json_dumps(_columns(table), dumps=_as_json),
     )

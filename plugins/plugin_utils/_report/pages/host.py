@@ -132,6 +132,7 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
         further_chart=_of_further(further, several),
         busy=" or ".join(dict.fromkeys(placements.title(comparison["placement"]) for comparison in main)),
         question=report_text.question(summary),
+        concluded=report_text.conclusion_title(summary),
         of_smt_alone=report_text.is_of_smt_alone(summary),
         exposure=arms_part.exposures(summary),
         factors=arms_part.of_factors(factors.of_host(analysis), analysis.settings[0]),
@@ -291,8 +292,8 @@ def _machine(result: HostResult) -> dict[str, t.Any]:
     chart = None
     if 0 < count <= MAX_CPUS_DRAWN:
         sockets, cores = facts.get("sockets"), sum(len(of_node) for _name, of_node in groups)
-        packages = report_text.counted(sockets, "package") if isinstance(sockets, int) else "unknown packages"
-        counts = f"{packages}, {report_text.counted(cores, 'core')}, {report_text.counted(count, 'CPU')}"
+        packages = wording.counted(sockets, "package") if isinstance(sockets, int) else "unknown packages"
+        counts = f"{packages}, {wording.counted(cores, 'core')}, {wording.counted(count, 'CPU')}"
         chart = charts.topology(
             groups,
             set(recorded.cpus_of(cpus.get("offline"))),

@@ -9,7 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import costs
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 
 NAME = "machines.html"
@@ -75,7 +76,7 @@ def _count(value: int | None) -> t.Any:
 
 def _figure(value: float | None) -> t.Any:
     """Return a cell; what is not known, such as a price, is an empty one."""
-    return "" if value is None else [report_text.number(value), float(f"{value:.6g}"), ""]
+    return "" if value is None else [wording.number(value), float(f"{value:.6g}"), ""]
 
 
 def _best(rows: t.Sequence[hardware_classes.Row], with_run: bool) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -94,7 +95,7 @@ def _best(rows: t.Sequence[hardware_classes.Row], with_run: bool) -> list[tuple[
                 where = f"{row['host']} ({row['run']})" if with_run else row["host"]
                 # Money buys work, not a rate.
                 amount = (costs.rate_of(unit) or (unit,))[0] if name == "per_money" else unit
-                firsts.append((what, f"{where}, {capacity['arm_title']}: {report_text.number(value)} {amount}"))
+                firsts.append((what, f"{where}, {capacity['arm_title']}: {wording.number(value)} {amount}"))
         if firsts:
             winners.append((members[0][1]["title"], firsts))
     return winners

@@ -21,7 +21,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.usage imp
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import Sample, Workload
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_loads import crossovers
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 Line = tuple[str, str, str]
 # Knee of a curve of response times: this multiple of the response time with the fewest clients.
@@ -141,7 +140,7 @@ def _of_clients(workload: Workload, levels: t.Sequence[Level], samples: t.Sequen
         most = by_block or {arm: _most(curve, limit) for arm, curve in means.items()}
         text = ", ".join(f"{titles.get(arm, arm)} {value}" for arm, value in most.items())
         reads = (
-            f"{counted} before {name.replace('latency_', '')} response times are over {report_text.number(limit)}"
+            f"{counted} before {name.replace('latency_', '')} response times are over {wording.number(limit)}"
             f" {unit}, {why}"
         )
         metric_lines.append((f"most {counted}, {placements.title(placement)}", text, reads))

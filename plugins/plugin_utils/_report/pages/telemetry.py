@@ -16,7 +16,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import pa
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.measures import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import text as report_text
 
 Key = tuple[str, str, float | None]
 # A text and its sort key.
@@ -112,7 +111,7 @@ def _used(group: Group) -> Cell | None:
 def _achieved(group: Group) -> Cell | None:
     if group.usage is None or group.usage.achieved is None:
         return None
-    return report_text.number(group.usage.achieved), group.usage.achieved
+    return wording.number(group.usage.achieved), group.usage.achieved
 
 
 def _room(which: str) -> t.Callable[[Group], Cell | None]:
@@ -135,7 +134,7 @@ def _by_clock(group: Group) -> Cell | None:
     if group.usage is None or group.usage.rate is None or not group.nominal_mhz:
         return None
     value = group.usage.rate / (group.nominal_mhz / 1000)
-    return report_text.number(value), value
+    return wording.number(value), value
 
 
 def _frequency(group: Group) -> Cell | None:

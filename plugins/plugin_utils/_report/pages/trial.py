@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import change
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import frame
 from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, effects, evidence, records
 
@@ -103,7 +103,7 @@ def _points(trial: records.Trial, comparisons: t.Sequence[evidence.Comparison]) 
             "verdict": comparison["verdict"],
             "text": (
                 f"{wording.change_and_interval(change.Change.read(comparison))},"
-                f" {report_text.counted(comparison['n'], 'observation')}"
+                f" {wording.counted(comparison['n'], 'observation')}"
             ),
             "better": comparison["better"],
         }
@@ -166,7 +166,7 @@ def _row(trial: records.Trial, host: str, period: records.WrittenPeriod) -> list
     missing = [f"{name}: {metric.reason}" for name, metric in period.metrics.items() if metric.reason]
     happened = [*([period.reason] if period.reason else []), *missing, *period.happened]
     values = [None if metric is None else metric.value for metric in read]
-    cells = ["" if value is None else [report_text.number(value), value, ""] for value in values]
+    cells = ["" if value is None else [wording.number(value), value, ""] for value in values]
     return [
         host,
         [str(period.number + 1), period.number + 1, ""],

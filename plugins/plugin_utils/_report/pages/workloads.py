@@ -23,7 +23,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis.streams i
 from ansible_collections.threadwise.smt.plugins.plugin_utils._border.host_result import HostResult, Sample
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion.of_loads import crossovers
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts, text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._report import charts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import (
     smt_metrics as smt_metrics_part,
     telemetry as telemetry_part,
@@ -110,7 +110,7 @@ def _unit(measure: Measure) -> str:
 
 def _bars(levels: t.Sequence[Level], titles: t.Sequence[str], measure: Measure) -> charts.Picture | None:
     drawn = [
-        {"label": placements.title(level.placement), "text": report_text.number(level.value), **_span(level)}
+        {"label": placements.title(level.placement), "text": wording.number(level.value), **_span(level)}
         for level in levels
         if level.value is not None and level.parameter is None and not _free(level.placement)
     ][:MAX_ROWS_DRAWN]
