@@ -14,9 +14,9 @@ import sys
 
 import jsonschema_rs
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
-from ansible_collections.threadwise.smt.plugins.module_utils._proof.recording import SAME_AS
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._proof import document, findings
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.proof.recording import SAME_AS
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.proof import document, findings
 
 
 class RecordingError(Exception):

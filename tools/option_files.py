@@ -285,7 +285,7 @@ def written() -> dict[str, Callable[[str], str]]:
         for module in family.modules:
             files[f"plugins/modules/{module}.py"] = functools.partial(_with_module_options, family, module)
             files[_table_path(module)] = functools.partial(_python, family, module)
-    files["plugins/plugin_utils/_options/variables.py"] = _variables
+    files["plugins/plugin_utils/_ask/options/variables.py"] = _variables
     return files
 
 
@@ -346,7 +346,7 @@ def _table_path(module: str) -> str:
     """Return where a module's table is: on the host where code runs there, else on the controller."""
     text = (ROOT / "plugins" / "modules" / f"{module}.py").read_text(encoding="utf-8")
     side = "module_utils" if "AnsibleModule(" in text else "plugin_utils"
-    return f"plugins/{side}/_options/{module}.py"
+    return f"plugins/{side}/{'_host' if side == 'module_utils' else '_ask'}/options/{module}.py"
 
 
 def _python(family: Family, module: str, _present: str) -> str:

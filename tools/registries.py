@@ -54,12 +54,12 @@ class Folder:
 
 
 FOLDERS = (
-    Folder("_boot/loaders", "LOADER", "LOADERS", "boot loaders"),
-    Folder("_consumers/kinds", "KIND", "KINDS", "kinds of consumers"),
-    Folder("_arms", "ARMS", "ARMS", "arms, by what they switch"),
-    Folder("_arms/booted", "ARMS", "ARMS", "arms that take a reboot, by what they set"),
-    Folder("_workloads/built_in", "WORKLOADS", "WORKLOADS", "built-in workloads, by file"),
-    Folder("_workloads/recipes", "RECIPE", "RECIPES", "recipes for tools that people have"),
+    Folder("_set/boot/loaders", "LOADER", "LOADERS", "boot loaders"),
+    Folder("_know/consumers/kinds", "KIND", "KINDS", "kinds of consumers"),
+    Folder("_measure/arms", "ARMS", "ARMS", "arms, by what they switch"),
+    Folder("_measure/arms/booted", "ARMS", "ARMS", "arms that take a reboot, by what they set"),
+    Folder("_measure/workloads/built_in", "WORKLOADS", "WORKLOADS", "built-in workloads, by file"),
+    Folder("_measure/workloads/recipes", "RECIPE", "RECIPES", "recipes for tools that people have"),
 )
 
 
@@ -84,18 +84,18 @@ BEGIN, END = "<!-- The table is written by tools/registries.py. -->\n", "<!-- En
 
 # Published schemas, and the modules of plugins/plugin_utils whose SCHEMA each of them is.
 SCHEMAS = {
-    "docs/host.schema.json": "_border.results",
-    "docs/compliance.schema.json": "_fleet.compliance_files.json_text",
-    "docs/history.schema.json": "_history.document",
-    "docs/proof.schema.json": "_proof.document",
-    "docs/exposure.schema.json": "_exposure.exposure_report",
-    "docs/trial.schema.json": "_border.of_files.trials",
-    "docs/trial-report.schema.json": "_trial.trial_report",
+    "docs/host.schema.json": "_ask.border.results",
+    "docs/compliance.schema.json": "_keep.files.json_text",
+    "docs/history.schema.json": "_keep.history.document",
+    "docs/proof.schema.json": "_measure.proof.document",
+    "docs/exposure.schema.json": "_measure.exposure.exposure_report",
+    "docs/trial.schema.json": "_ask.border.of_files.trials",
+    "docs/trial-report.schema.json": "_measure.trial.trial_report",
 }
 
 
 # The names of the files of a report, for the package that names the files of hosts.
-REPORT_NAMES = "plugins/plugin_utils/_evaluation/report_names.py"
+REPORT_NAMES = "plugins/plugin_utils/_ask/files/report_names.py"
 
 
 class RegistryError(Exception):
@@ -161,7 +161,7 @@ def schema(module: str) -> str:
 
 def report_names() -> str:
     """Return the text of the file with the names of a report's own files."""
-    names = importlib.import_module(f"{CONTROLLER_PACKAGE}._report.build").own_names()
+    names = importlib.import_module(f"{CONTROLLER_PACKAGE}._measure.report.build").own_names()
     members = "".join(f'        "{name}",\n' for name in names)
     return (
         '# Copyright: threadwise.smt contributors\n# SPDX-License-Identifier: GPL-3.0-or-later\n"""The names of a'
@@ -222,13 +222,13 @@ def with_list(text: str, listing: Listing) -> str:
 
 
 def _workloads() -> str:
-    catalogue = importlib.import_module(f"{PACKAGE}._workloads.catalogue")
+    catalogue = importlib.import_module(f"{PACKAGE}._measure.workloads.catalogue")
     rows = "".join(f"| {' | '.join(_cells(workload))} |\n" for workload in catalogue.BUILT_IN.values())
     return f"| workload | work of a worker | metrics, the primary one first | comes from |\n|---|---|---|---|\n{rows}"
 
 
 def _arms() -> str:
-    catalogue = importlib.import_module(f"{PACKAGE}._arms.catalogue")
+    catalogue = importlib.import_module(f"{PACKAGE}._measure.arms.catalogue")
     rows = "".join(
         f"| {', '.join(f'`{name}`' for name in catalogue.shown(arm))} | {arm.summary}"
         f"{arm.leaves_open and f'; leaves open {arm.leaves_open}'} |"
@@ -240,22 +240,22 @@ def _arms() -> str:
 
 
 def _workload_names() -> list[str]:
-    return [f"V({name})" for name in importlib.import_module(f"{PACKAGE}._workloads.catalogue").BUILT_IN]
+    return [f"V({name})" for name in importlib.import_module(f"{PACKAGE}._measure.workloads.catalogue").BUILT_IN]
 
 
 def _arm_names(takes_reboot: bool) -> list[str]:
-    catalogue = importlib.import_module(f"{PACKAGE}._arms.catalogue")
+    catalogue = importlib.import_module(f"{PACKAGE}._measure.arms.catalogue")
     kinds = [arm for arm in catalogue.kinds() if arm.takes_reboot == takes_reboot]
     return [f"V({name})" for arm in kinds for name in catalogue.shown(arm)]
 
 
 def _format_names() -> list[str]:
-    registry_of_formats = importlib.import_module(f"{CONTROLLER_PACKAGE}._report.formats.registry")
+    registry_of_formats = importlib.import_module(f"{CONTROLLER_PACKAGE}._measure.report.formats.registry")
     return [f"C({file_format.name})" for file_format in registry_of_formats.formats()]
 
 
 def _loaders() -> str:
-    registry_of_loaders = importlib.import_module(f"{PACKAGE}._boot.loaders.registry")
+    registry_of_loaders = importlib.import_module(f"{PACKAGE}._set.boot.loaders.registry")
     rows = "".join(
         f"| `{loader.name}` | {loader.chosen} | {loader.written} | {loader.tested} |\n"
         for loader in registry_of_loaders.LOADERS
@@ -264,13 +264,13 @@ def _loaders() -> str:
 
 
 def _firmware_names() -> str:
-    names = importlib.import_module(f"{PACKAGE}._firmware.attributes").NAMES
+    names = importlib.import_module(f"{PACKAGE}._know.firmware.attributes").NAMES
     rows = "".join(f"| `{attribute.name}` | {attribute.vendors} | {attribute.seen} |\n" for attribute in names)
     return f"| attribute | BMC or BIOS | seen in |\n|---|---|---|\n{rows}"
 
 
 def _formats() -> str:
-    registry_of_formats = importlib.import_module(f"{CONTROLLER_PACKAGE}._report.formats.registry")
+    registry_of_formats = importlib.import_module(f"{CONTROLLER_PACKAGE}._measure.report.formats.registry")
     rows = "".join(
         f"| `{file_format.name}` | {file_format.about} |\n"
         for file_format in sorted(registry_of_formats.formats(), key=lambda file_format: file_format.name)
@@ -279,7 +279,7 @@ def _formats() -> str:
 
 
 def _recipes() -> str:
-    custom = importlib.import_module(f"{PACKAGE}._workloads.custom")
+    custom = importlib.import_module(f"{PACKAGE}._measure.workloads.custom")
     rows = "".join(f"| {' | '.join(_recipe_cells(recipe))} |\n" for _name, recipe in sorted(custom.RECIPES.items()))
     head = "recipe | the number in the tool's summary | metrics | added | such as | tested with"
     return f"| {head} |\n|---|---|---|---|---|---|\n{rows}"
@@ -298,7 +298,7 @@ def _recipe_cells(recipe: Any) -> list[str]:
 
 
 def _recipe_names() -> list[str]:
-    return [f"V({name})" for name in importlib.import_module(f"{PACKAGE}._workloads.custom").RECIPES]
+    return [f"V({name})" for name in importlib.import_module(f"{PACKAGE}._measure.workloads.custom").RECIPES]
 
 
 def _cells(workload: dict[str, Any]) -> list[str]:

@@ -17,27 +17,29 @@ import typing as t
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.settings import BY_BOOTS
-from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark import ARGUMENTS, RANGES
-from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import SlotError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line, intake, terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import boot_plan, evaluation, reboot, visit
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import (
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options.smt_benchmark import ARGUMENTS, RANGES
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation.settings import BY_BOOTS
+from ansible_collections.threadwise.smt.plugins.module_utils._set.slot.settings import SlotError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import (
+    command_line,
+    intake,
     progress,
-    quiet,
-    result_files,
+    terminal,
     time_limits,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.fetching import (
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.fetching import (
     MODULE,
     STATED,
     FetchingAction,
     report_call,
     say_left,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure import quiet
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import boot_plan, evaluation, reboot, visit
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 ASYNC_STATUS = "ansible.legacy.async_status"
 # The step that reads the host and starts nothing; a task that asks for it alone shows nothing either.
@@ -98,7 +100,7 @@ display = terminal.Terminal()
 
 # What workloads compile on the host, and the files of their servers, lie beside their declarations.
 CODE = (".py", ".pyc")
-SOURCES = pathlib.Path(__file__).resolve().parents[1] / "module_utils" / "_workloads" / "built_in"
+SOURCES = pathlib.Path(__file__).resolve().parents[1] / "module_utils" / "_measure" / "workloads" / "built_in"
 
 
 def sources() -> dict[str, str]:

@@ -8,17 +8,17 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark_stop import ARGUMENTS
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation.fetching import (
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options.smt_benchmark_stop import ARGUMENTS
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.fetching import (
     Fetched,
     FetchingAction,
     report_call,
     say_left,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 
 display = terminal.Terminal()
 

@@ -10,22 +10,20 @@ import datetime
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line, terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources.base import Asked, SourceError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources.registry import SOURCES
-from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials import variables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
-    compliance_report,
-    cores_in_use,
-    earlier_files,
-)
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
-from ansible_collections.threadwise.smt.plugins.plugin_utils._history import checks
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import command_line, terminal
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.credentials import variables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep import earlier_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.remediation import Call
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history import checks
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.sources.base import Asked, SourceError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.sources.registry import SOURCES
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.exposure import cores_in_use
 
 display = terminal.Terminal()
 

@@ -9,12 +9,12 @@ import datetime
 import os
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import fields
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields, libraries
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import decisions
 
 # The variable with the directory of evaluations; hosts of one play may have several.
 VARIABLE = "smt_policy_results"

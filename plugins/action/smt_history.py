@@ -10,11 +10,11 @@ import json
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._history import checks, document, effects
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history import checks, document, effects
 
 display = terminal.Terminal()
 

@@ -17,21 +17,22 @@ import typing as t
 
 from ansible import constants, context
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line, terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import COLLECTION, ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import (
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import libraries
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import command_line, terminal
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import COLLECTION, ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.user_variables import (
     OF_A_HOST,
     Variables,
     is_for_all,
     place,
     unknown,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, places, result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import earlier_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._history import checks
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep import earlier_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history import checks
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import transport, variables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "run": {"type": "str"},

@@ -10,15 +10,17 @@ import typing as t
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.text import BorderError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import recommendation
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import libraries, places, result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._options.smt_report import ARGUMENTS
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build, hardware_classes, terminal_table
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import libraries
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.options.smt_report import ARGUMENTS
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import recommendation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build, hardware_classes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import terminal_table
 
 # Most hosts whose numbers are shown as a table.
 MAX_TABLES = 3

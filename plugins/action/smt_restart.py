@@ -9,11 +9,11 @@ import pathlib
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import SlotError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import time_limits
+from ansible_collections.threadwise.smt.plugins.module_utils._set.slot.settings import SlotError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import time_limits
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "reboot_timeout": {"type": "int", "default": reboot.MIN_SECONDS},

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ModuleAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ModuleAction
 
 
 class ActionModule(ModuleAction):

@@ -10,24 +10,20 @@ import json
 import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
-from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import SlotError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import command_line
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import answers, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import wording
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
-    compliance,
-    fields,
-    policy,
-    waivers,
-)
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import json_text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import basis, rechecks
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.errors import FleetError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
+from ansible_collections.threadwise.smt.plugins.module_utils._set.slot.settings import SlotError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import command_line
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostAction, HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import basis, rechecks
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import json_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, policy, waivers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.errors import FleetError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.remediation import Call
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "policy": {"type": "raw"},

@@ -11,15 +11,15 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import OF_A_HOST
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places
-from ansible_collections.threadwise.smt.plugins.plugin_utils._options.smt_trial_design import ARGUMENTS, RANGES
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms import catalogue
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.user_variables import OF_A_HOST
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.options.smt_trial_design import ARGUMENTS, RANGES
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import design, records
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import (
     announcement,
     arm_states,
     directory,

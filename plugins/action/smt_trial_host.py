@@ -11,21 +11,21 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.smt import why_smt_is_not_switched
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
-from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import SlotError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostAction, HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot, visit
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import schema, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import trials
-from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials import variables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, time_limits
-from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import lineage, prometheus, server
-from ansible_collections.threadwise.smt.plugins.plugin_utils._options.smt_trial_host import ARGUMENTS
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import (
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms import catalogue
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms.smt import why_smt_is_not_switched
+from ansible_collections.threadwise.smt.plugins.module_utils._set.slot.settings import SlotError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal, time_limits
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostAction, HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.credentials import variables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.options.smt_trial_host import ARGUMENTS
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot, visit
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import lineage, prometheus, server
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import design, records
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import (
     arm_states,
     booted_host,
     directory,

@@ -9,14 +9,14 @@ import json
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import trial as page
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import answer, evidence, trial_report
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory, looking
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.pages import trial as page
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import answer, evidence, trial_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import directory, looking
 
 PAGE = "index.html"
 RESULTS = "results.json"

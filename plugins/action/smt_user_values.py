@@ -11,9 +11,9 @@ import contextlib
 import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.user_variables import place
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.user_variables import place
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import variables
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {"given": {"type": "dict", "default": {}}}

@@ -10,12 +10,12 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import SlotError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import ControllerAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, rollout, waivers
+from ansible_collections.threadwise.smt.plugins.module_utils._set.slot.settings import SlotError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, rollout, waivers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot
 
 display = terminal.Terminal()
 

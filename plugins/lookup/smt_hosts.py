@@ -81,10 +81,11 @@ from ansible.inventory.host import Host
 from ansible.inventory.manager import InventoryManager
 from ansible.plugins.lookup import LookupBase
 from ansible.template import Templar
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import user_variables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import matching
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import earlier_files, remediation
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import matching
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import user_variables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep import earlier_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import remediation
 
 # Options of a call that runs no play.
 ONLY_READ = ("syntax", "listtasks", "listtags")

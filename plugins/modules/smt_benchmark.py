@@ -683,15 +683,15 @@ restored:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import settings as plan_settings, steps
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.plan import PlanError
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectoryError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
-from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark import ARGUMENTS
-from ansible_collections.threadwise.smt.plugins.module_utils._topology.placement import PlacementError
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options.smt_benchmark import ARGUMENTS
+from ansible_collections.threadwise.smt.plugins.module_utils._know.topology.placement import PlacementError
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms import catalogue
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms.base import ArmError
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation import settings as plan_settings, steps
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation.plan import PlanError
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation.run_directory import RunDirectoryError
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads.declaration import WorkloadError
 
 # What is no setting of the plan: the run itself, and what the action reads, which sends none of it.
 OTHERS = (

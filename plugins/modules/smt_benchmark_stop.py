@@ -64,9 +64,9 @@ paths:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import steps
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectoryError
-from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_benchmark_stop import ARGUMENTS
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options.smt_benchmark_stop import ARGUMENTS
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation import steps
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation.run_directory import RunDirectoryError
 
 
 def main() -> None:

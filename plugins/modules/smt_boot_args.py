@@ -184,11 +184,11 @@ affinity_conflicts:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_boot_args import ARGUMENTS
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import states
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options.smt_boot_args import ARGUMENTS
+from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import states
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import change as boot_change
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends import transaction
 
 
 def main() -> None:

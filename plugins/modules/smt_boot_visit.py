@@ -104,11 +104,11 @@ reboot_required:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import transaction
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import change as visit, record
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_boot_visit import ARGUMENTS
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options.smt_boot_visit import ARGUMENTS
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import change as boot_change
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends import transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.visit import change as visit, record
 
 
 def main() -> None:

@@ -221,15 +221,15 @@ ansible_facts:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils._compat import zip_imports
+from ansible_collections.threadwise.smt.plugins.module_utils._host.compat import zip_imports
 
 
 def main() -> None:
     """Read the SMT facts."""
     # Thousands of hosts are asked for them, and loading what reads them takes most of the time.
     zip_imports.compile_once()
-    from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
     from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+    from ansible_collections.threadwise.smt.plugins.module_utils._set import facts as smt_facts
 
     module = AnsibleModule(argument_spec={"sysroot": {"type": "path", "default": "/"}}, supports_check_mode=True)
     sysroot = module.params["sysroot"]

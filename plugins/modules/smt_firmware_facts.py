@@ -214,9 +214,13 @@ ansible_facts:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
-from ansible_collections.threadwise.smt.plugins.module_utils._firmware import agreement, client, facts as firmware_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
-from ansible_collections.threadwise.smt.plugins.module_utils._options import ranges
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options import ranges
+from ansible_collections.threadwise.smt.plugins.module_utils._know.firmware import (
+    agreement,
+    client,
+    facts as firmware_facts,
+)
 
 SECONDS = (1, 600)
 

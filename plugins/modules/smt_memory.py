@@ -203,8 +203,8 @@ released:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import change as memory_change
-from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_memory import ARGUMENTS
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options.smt_memory import ARGUMENTS
+from ansible_collections.threadwise.smt.plugins.module_utils._set.memory import change as memory_change
 
 
 def main() -> None:

@@ -195,12 +195,12 @@ ansible_facts:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import (
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options.smt_memory_facts import ARGUMENTS
+from ansible_collections.threadwise.smt.plugins.module_utils._set.memory import (
     change as memory_change,
     facts as memory_facts,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._memory.errors import MemoryPolicyError
-from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_memory_facts import ARGUMENTS
+from ansible_collections.threadwise.smt.plugins.module_utils._set.memory.errors import MemoryPolicyError
 
 POLICY = ("overcommit", "overcommit_ratio", "overcommit_kbytes", "on_oom", "panic_reboot_after", "nr_hugepages")
 

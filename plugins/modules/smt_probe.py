@@ -108,12 +108,13 @@ import signal
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._host.locks import HostLock
-from ansible_collections.threadwise.smt.plugins.module_utils._siblings import cache as sibling_cache, rounds
-from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
+from ansible_collections.threadwise.smt.plugins.module_utils._know.siblings import cache as sibling_cache
+from ansible_collections.threadwise.smt.plugins.module_utils._know.topology import topology
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.siblings import rounds
+from ansible_collections.threadwise.smt.plugins.module_utils._set import facts as smt_facts
 
 
 class EndedError(Exception):

@@ -47,9 +47,9 @@ RETURN = r"""
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._pull import program as pull
-from ansible_collections.threadwise.smt.plugins.module_utils._resident import archive
-from ansible_collections.threadwise.smt.plugins.module_utils._usage import program as usage
+from ansible_collections.threadwise.smt.plugins.module_utils._host.resident import archive
+from ansible_collections.threadwise.smt.plugins.module_utils._keep.pull import program as pull
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage import program as usage
 
 PROGRAMS = {"pull": pull.__name__, "usage": usage.__name__}
 

@@ -127,8 +127,13 @@ import platform
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._proof import instruments, recording, switching, views
-from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache as topology_cache, topology
+from ansible_collections.threadwise.smt.plugins.module_utils._know.topology import cache as topology_cache, topology
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.proof import (
+    instruments,
+    recording,
+    switching,
+    views,
+)
 
 
 def main() -> None:

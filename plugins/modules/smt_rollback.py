@@ -95,9 +95,9 @@ reboot_required:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import transaction
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow
-from ansible_collections.threadwise.smt.plugins.module_utils._rollback import change as rollback_change
+from ansible_collections.threadwise.smt.plugins.module_utils._set import follow
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends import transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._set.rollback import change as rollback_change
 
 
 def main() -> None:

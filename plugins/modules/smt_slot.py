@@ -120,8 +120,8 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, locks
-from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_slot import ARGUMENTS
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import change, request, settings
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options.smt_slot import ARGUMENTS
+from ansible_collections.threadwise.smt.plugins.module_utils._set.slot import change, request, settings
 
 
 def main() -> None:

@@ -290,12 +290,13 @@ rollback_started:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import follow, settings as consumer_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
-from ansible_collections.threadwise.smt.plugins.module_utils._options import ranges
-from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_state import ARGUMENTS, RANGES
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import states
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options import ranges
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options.smt_state import ARGUMENTS, RANGES
+from ansible_collections.threadwise.smt.plugins.module_utils._know.consumers import settings as consumer_settings
+from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import states
+from ansible_collections.threadwise.smt.plugins.module_utils._set import follow
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import change as smt_change
 
 
 def main() -> None:

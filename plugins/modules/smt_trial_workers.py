@@ -52,11 +52,11 @@ consumers:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import worker_counts
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, history
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, kernel_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._know.bindings import worker_counts
+from ansible_collections.threadwise.smt.plugins.module_utils._know.consumers import find, history
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import state as smt_state
 
 
 def main() -> None:

@@ -245,11 +245,11 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._options import ranges
-from ansible_collections.threadwise.smt.plugins.module_utils._options.smt_usage import ARGUMENTS, RANGES
-from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
-from ansible_collections.threadwise.smt.plugins.module_utils._usage import look, program, room, textfile
-from ansible_collections.threadwise.smt.plugins.module_utils._usage.cores import Span
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options import ranges
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options.smt_usage import ARGUMENTS, RANGES
+from ansible_collections.threadwise.smt.plugins.module_utils._know.topology import topology
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage import look, program, room, textfile
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage.cores import Span
 
 
 def main() -> None:

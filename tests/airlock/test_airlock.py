@@ -18,9 +18,9 @@ import time
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import change, record
-from ansible_collections.threadwise.smt.plugins.module_utils._slot.request import Asked
-from ansible_collections.threadwise.smt.plugins.module_utils._slot.settings import Slot, SlotError
+from ansible_collections.threadwise.smt.plugins.module_utils._set.slot import change, record
+from ansible_collections.threadwise.smt.plugins.module_utils._set.slot.request import Asked
+from ansible_collections.threadwise.smt.plugins.module_utils._set.slot.settings import Slot, SlotError
 from prometheus_server import free_port, unpacked
 
 BOOT = "proc/sys/kernel/random/boot_id"

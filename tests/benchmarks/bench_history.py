@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._history import checks, document
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history import checks, document
 
 START = datetime.datetime(2026, 1, 1, 6, tzinfo=datetime.UTC)
 

@@ -29,8 +29,8 @@ import result_maker
 BUILD = """
 import sys
 from pathlib import Path
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 directory = Path(sys.argv[1])
 built = build.build(result_files.result_paths(directory), directory)
 assert not built.refused and not built.missing, built

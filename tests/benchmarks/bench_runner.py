@@ -16,10 +16,10 @@ import argparse
 import os
 import subprocess
 
-from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.sampling import runner
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads import metrics as workload_metrics
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads.catalogue import BUILT_IN
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
 
 SYSBENCH = BUILT_IN["sysbench_cpu"]
 EVENTS = 500

@@ -27,10 +27,10 @@ import bench_compliance
 import prometheus_server
 import scraped_fleet
 import yaml
-from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import base, prometheus
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance_report
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.sources import base, prometheus
 
 EACH = 20
 PLAYBOOK = str(pathlib.Path(sys.executable).parent / "ansible-playbook")

@@ -4,7 +4,7 @@
 
     .venv/bin/python tests/benchmarks/bench_usage.py [--cpus 8] [--switches 20000] [--rounds 20]
 
-Pages are made as the kernel makes them (tests/unit/_usage/test_switches.py), two busy tasks a CPU. Prints a table, and
+Pages are made as the kernel makes them (usage/test_switches.py), two busy tasks a CPU. Prints a table, and
 the share of a CPU that a look of 60 windows in ten minutes takes where each has as many switches as it may have;
 asserts nothing.
 """
@@ -17,7 +17,7 @@ import os
 import pathlib
 import time
 
-from ansible_collections.threadwise.smt.plugins.module_utils._usage import look, shared, tracing
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage import look, shared, tracing
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
 # Bytes of entries in a page of the ring buffer.
@@ -30,7 +30,7 @@ def main():
     parser.add_argument("--switches", type=int, default=look.MAX_SWITCHES)
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
-    spec = importlib.util.spec_from_file_location("pages", HERE / "unit/_usage/test_switches.py")
+    spec = importlib.util.spec_from_file_location("pages", HERE / "unit/_measure/usage/test_switches.py")
     pages = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(pages)
     by_cpu = {cpu: made(pages, options.switches // options.cpus) for cpu in range(options.cpus)}

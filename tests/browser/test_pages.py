@@ -23,12 +23,15 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "support"))
 import result_maker
 import studies
 import trial_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build as build_module, hardware_classes
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import fleet as fleet_page
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import (
+    build as build_module,
+    hardware_classes,
+)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.pages import fleet as fleet_page
 
 EVEN = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu (primes to 10000)"}
 BOTH = {"gzip": result_maker.GZIP, "sysbench_cpu": EVEN}

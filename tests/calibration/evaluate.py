@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy
 import simulated
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
 from scipy import stats
 
 WINDOW = 56

@@ -20,7 +20,7 @@ import evaluate
 import numpy
 import simulated
 import stopping
-from ansible_collections.threadwise.smt.plugins.module_utils._statistics import (
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import (
     decisions,
     distributions,
     ranks,
@@ -28,7 +28,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._statistics import 
     spending,
     verdicts,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
 from scipy import stats
 
 ALPHA = 0.05

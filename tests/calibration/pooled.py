@@ -17,9 +17,9 @@ from __future__ import annotations
 import math
 
 import numpy
-from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import pooled
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import verdicts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import pooled
 from scipy import special
 
 HOSTS = (1, 2, 3, 4, 8)

@@ -34,8 +34,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import catalogue, inputs
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.sampling import runner
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads import catalogue, inputs
 
 KINDS = ("quiet", "co_runner", "bursty", "drift")
 # The samples of one comparison: 14 blocks of ABBA.

@@ -17,8 +17,8 @@ import math
 import evaluate
 import numpy
 import simulated
-from ansible_collections.threadwise.smt.plugins.module_utils._statistics import goals, ranks, verdicts
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import paired
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import goals, ranks, verdicts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
 
 MARGIN = 0.01
 # The slowdowns that were recorded, and the margins to stop at: the default for one of 3 %, and twice that as well for

@@ -22,8 +22,8 @@ import typing as t
 
 import evaluate
 import numpy
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, evidence, units
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial.records import Metric, Trial
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import design, evidence, units
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial.records import Metric, Trial
 from scipy import stats
 
 HOSTS, PERIODS, SCRAPES = 8, 24, 20

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 import sysfs_tree
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files
+from ansible_collections.threadwise.smt.plugins.module_utils._know.bindings import affinity
 
 V2 = {"proc/self/mounts": "x /sys/fs/cgroup cgroup2 rw 0 0\n", "sys/fs/cgroup/cpuset.cpus.effective": "0-7"}
 

@@ -9,16 +9,16 @@ import subprocess
 
 import counting
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import (
+from ansible_collections.threadwise.smt.plugins.module_utils._host import state_file
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import (
     change,
     detection,
     entries as boot_entries,
     facts as boot_facts,
     frame as boot_frame,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.backends import grub_debian
-from ansible_collections.threadwise.smt.plugins.module_utils._host import state_file
-from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends import grub_debian
 from boot_maker import grub_tree, grubby_tree, running, snapshot, systemd_tree, write
 
 GRUB_CFG, MKCONFIG, AWAITED = "boot/grub/grub.cfg", "usr/sbin/grub-mkconfig", "var/lib/threadwise-smt/boot-awaited.json"

@@ -11,9 +11,9 @@ import re
 
 import pytest
 import rebooted_host
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import program, record, steps
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import change
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.visit import program, record, steps
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot
 from visited_host import UNIT_FILE, Booted, Time
 
 

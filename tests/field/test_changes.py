@@ -12,9 +12,9 @@ import re
 
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
 
 TIME = {"unit": "ms", "better": "lower", "aggregate": "mean"}
 RATE = {"unit": "ops/s", "better": "higher", "aggregate": "sum"}

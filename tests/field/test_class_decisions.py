@@ -12,9 +12,9 @@ import html
 import night
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import decisions
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
 from result_maker import accepted
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)

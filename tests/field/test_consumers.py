@@ -9,10 +9,11 @@ import shutil
 
 import counting
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import find, follow, history, settings
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers.kinds import base
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import watchdog
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.errors import SmtError
+from ansible_collections.threadwise.smt.plugins.module_utils._know.consumers import find, history, settings
+from ansible_collections.threadwise.smt.plugins.module_utils._know.consumers.kinds import base
+from ansible_collections.threadwise.smt.plugins.module_utils._set import follow
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import watchdog
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.errors import SmtError
 from fake_host import Host
 
 RESTART = settings.Settings({"nginx": "restart"})

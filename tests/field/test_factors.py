@@ -8,11 +8,11 @@ import itertools
 
 import pytest
 import sysfs_tree
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import base, registry
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import selection
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
-from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
+from ansible_collections.threadwise.smt.plugins.module_utils._know.topology.topology import Topology
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms import base, registry
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation import selection
 
 CPU = "sys/devices/system/cpu"
 ORIGIN = {"control": "on", "active": True, "online": [0, 1], "present": [0, 1]}

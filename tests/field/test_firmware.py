@@ -9,7 +9,7 @@ import json
 
 import bmc_server
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._firmware import client
+from ansible_collections.threadwise.smt.plugins.module_utils._know.firmware import client
 from bmc_server import ONE_THREAD, SESSIONS, kernel, recorded, send, small
 
 SYSTEM = "/redfish/v1/Systems/1"

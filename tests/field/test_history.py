@@ -10,9 +10,9 @@ import json
 import night
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._history import checks, document, effects
-from ansible_collections.threadwise.smt.plugins.plugin_utils._pooled import series
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history import checks, document, effects
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import series
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
 
 MARGIN = 0.01
 NOW = datetime.datetime(2026, 11, 27, 6, tzinfo=datetime.UTC)

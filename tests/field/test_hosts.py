@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import pytest
 import sysfs_tree
-from ansible_collections.threadwise.smt.plugins.module_utils._facts import (
-    facts as smt_facts,
-    hypervisor,
-    vulnerabilities,
-)
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
-from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.policy import DesiredState
+from ansible_collections.threadwise.smt.plugins.module_utils._know.machine import hypervisor, vulnerabilities
+from ansible_collections.threadwise.smt.plugins.module_utils._know.topology import placement
+from ansible_collections.threadwise.smt.plugins.module_utils._set import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import state as smt_state
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.policy import DesiredState
 from fake_host import Host
 from fake_kernel import numbered_cores
 from sysfs_tree import CPU, Machine

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import late_writers, sysctl_files
+from ansible_collections.threadwise.smt.plugins.module_utils._set.memory import late_writers, sysctl_files
 
 MEMORY, PANIC = "vm.overcommit_memory", "vm.panic_on_oom"
 OURS, CONF, TUNED = "etc/sysctl.d/99-threadwise-smt-memory.conf", "etc/sysctl.conf", "TuneD profile own"

@@ -13,7 +13,7 @@ import urllib.parse
 
 import prometheus_server
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import prometheus, server
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import prometheus, server
 from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import variables
 
 BEGIN = datetime.datetime(2026, 11, 25, 12, tzinfo=datetime.UTC)

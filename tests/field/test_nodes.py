@@ -10,10 +10,10 @@ import json
 import cluster
 import counting
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import settings as consumer_settings
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.change import ChangeRefusedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._nodes import kubectl
-from ansible_collections.threadwise.smt.plugins.plugin_utils._nodes.node import Node, NodeError
+from ansible_collections.threadwise.smt.plugins.module_utils._know.consumers import settings as consumer_settings
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.change import ChangeRefusedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.nodes import kubectl
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.nodes.node import Node, NodeError
 from fake_host import Host
 
 RESTART = consumer_settings.Settings({"kubelet": "restart"})

@@ -11,8 +11,8 @@ import random
 
 import night
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import custom, metrics
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads import custom, metrics
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads.declaration import WorkloadError
 from printed_numbers import YIELDS, concluded
 
 WORKER = {"cpus": [0], "exit_status": 0, "wall_seconds": 1.0, "cpu_seconds": 1.0}

@@ -11,9 +11,9 @@ import json
 from xml.etree import ElementTree
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, compliance_report, waivers
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry, sarif
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import registry, sarif
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, compliance_report, waivers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import variables
 
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)

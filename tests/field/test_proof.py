@@ -12,8 +12,8 @@ import pathlib
 import pytest
 import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._proof import switching, views
-from ansible_collections.threadwise.smt.plugins.module_utils._topology import topology
+from ansible_collections.threadwise.smt.plugins.module_utils._know.topology import topology
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.proof import switching, views
 from fake_host import Host
 from sysfs_tree import Machine
 

@@ -11,7 +11,7 @@ import urllib.parse
 
 import prometheus_server
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._metric_sources import lineage, prometheus, server
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import lineage, prometheus, server
 
 RESOURCES = (
     'count by (job, ksm_resource) (max without (instance) (label_replace({__name__!~"kube_pod_.*",__name__=~'

@@ -12,10 +12,10 @@ import re
 
 import pytest
 import trial_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import trials
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import records
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import looking
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import records
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import looking
 
 
 @pytest.fixture(name="begun")

@@ -13,9 +13,9 @@ import sys
 
 import boot_maker
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._rollback import change as rollback_change
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import change as boot_change
+from ansible_collections.threadwise.smt.plugins.module_utils._set.rollback import change as rollback_change
 from fake_memory import VM, MemoryHost
 from memory_tree import put
 
@@ -119,7 +119,7 @@ def test_napalm_2005_who_rolls_back_knows_nothing_of_the_change(tmp_path):
     before = boot_maker.snapshot(tmp_path)
     rollback(tmp_path, "saved", "configured", rollout=True)
     boot_args(tmp_path, "enabled")
-    program = "from ansible_collections.threadwise.smt.plugins.module_utils._rollback import change\n"
+    program = "from ansible_collections.threadwise.smt.plugins.module_utils._set.rollback import change\n"
     program += f'change.Rollback(change.Request("back"), None, {str(tmp_path)!r}).run()'
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", program], check=True, env=environment)

@@ -13,8 +13,8 @@ import stat
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files, files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import others, persistence, udev_rules
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.at_boot import others, persistence, udev_rules
 from fake_host import Host
 from fake_kernel import numbered_cores
 

@@ -11,7 +11,7 @@ import json
 import pytest
 import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._sampling import energy, perf_counters, quotas
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.sampling import energy, perf_counters, quotas
 
 WHOLE = {"topdown-retiring": 150.0, "topdown-bad-spec": 30.0, "topdown-fe-bound": 120.0, "topdown-be-bound": 300.0}
 SHARES = {"retiring": 0.25, "bad_speculation": 0.05, "frontend_bound": 0.2, "backend_bound": 0.5}

@@ -19,10 +19,10 @@ import night
 import prometheus_server
 import pytest
 import scraped_fleet
-from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import base, files, prometheus
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.remediation import Call
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.sources import base, files, prometheus
 from scraped_fleet import HOUR, Machine, drifted, found
 
 RULES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "prometheus-rules.yml"

@@ -12,8 +12,8 @@ import time
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import change, record, request, settings, window
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot, visit
+from ansible_collections.threadwise.smt.plugins.module_utils._set.slot import change, record, request, settings, window
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot, visit
 from fleetlock_server import FleetLock
 from prometheus_server import send, serving
 from rebooted_host import RebootedHost

@@ -11,8 +11,8 @@ import re
 
 import own_counters
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._topology.topology import Topology
-from ansible_collections.threadwise.smt.plugins.module_utils._usage import (
+from ansible_collections.threadwise.smt.plugins.module_utils._know.topology.topology import Topology
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage import (
     cores,
     counters,
     one_thread,
@@ -25,7 +25,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._usage import (
 )
 
 _SPEC = importlib.util.spec_from_file_location(
-    "pages_of_switches", pathlib.Path(__file__).resolve().parents[1] / "unit/_usage/test_switches.py"
+    "pages_of_switches", pathlib.Path(__file__).resolve().parents[1] / "unit/_measure/usage/test_switches.py"
 )
 made = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(made)

@@ -11,11 +11,11 @@ import os
 import pytest
 import sysfs_tree
 from ansible import context
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
 from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files, text as host_text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import places, result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
+from ansible_collections.threadwise.smt.plugins.module_utils._know.bindings import affinity
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
 
 NO_LOGIN = 0xFFFFFFFF
 

@@ -9,8 +9,8 @@ import datetime
 import pytest
 import yaml
 from ansible_collections.threadwise.smt.plugins.action import smt_status
-from ansible_collections.threadwise.smt.plugins.module_utils._pull import program
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, policy, rollout, waivers
+from ansible_collections.threadwise.smt.plugins.module_utils._keep.pull import program
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, policy, rollout, waivers
 
 NOW = datetime.datetime(2021, 6, 17, 12, tzinfo=datetime.UTC)
 

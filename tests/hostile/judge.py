@@ -9,7 +9,7 @@ import json
 import re
 
 import arena
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 from mutate import BELIEVED, FORGED
 
 # What steers a terminal, hides there, or cannot be shown: controls but the newline and the tab, lone surrogates, marks

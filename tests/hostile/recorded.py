@@ -17,11 +17,11 @@ import boot_maker
 import memory_tree
 import sysfs_tree
 import this_machine
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import change as boot_change
-from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._rollback import change as rollback_change
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change
+from ansible_collections.threadwise.smt.plugins.module_utils._set import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import change as boot_change
+from ansible_collections.threadwise.smt.plugins.module_utils._set.rollback import change as rollback_change
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import change as smt_change
 
 # The shortest evaluation, in a run of its own.
 SHORT = {

@@ -145,7 +145,7 @@ def simulate_reboots(collection: pathlib.Path, place: pathlib.Path) -> None:
         ("reboot", "/proc/sys/kernel/random/boot_id", f"{place}/boot_id"),
         ("reboot", "PAUSE_SECONDS = 30.0", "PAUSE_SECONDS = 0.5"),
     ):
-        path = collection / f"plugins/plugin_utils/_boots/{file}.py"
+        path = collection / f"plugins/plugin_utils/_measure/boots/{file}.py"
         text = path.read_text()
         assert real in text
         path.write_text(text.replace(real, simulated))

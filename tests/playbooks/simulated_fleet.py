@@ -52,8 +52,8 @@ STAND_INS = {
     "smt_facts": (
         r"""
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._rollback import record
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import record as slot_record
+from ansible_collections.threadwise.smt.plugins.module_utils._set.rollback import record
+from ansible_collections.threadwise.smt.plugins.module_utils._set.slot import record as slot_record
 module = AnsibleModule({"sysroot": {"type": "path"}}, supports_check_mode=True)
 with open(os.environ["SMT_HOST"] + "/asked", "a") as stream:
     stream.write("x")
@@ -111,7 +111,7 @@ end(module, "configured", wanted, reboot_required=wanted != host.get("booted", [
     "smt_rollback": (
         r"""
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._rollback import record
+from ansible_collections.threadwise.smt.plugins.module_utils._set.rollback import record
 module = AnsibleModule({"state": {}, "parts": {"type": "list"}, "reboot": {"type": "bool"}, "rollout": {"type": "bool"},
     "reboot_ok": {"type": "bool"}, "interrupted_since": {}},
                        supports_check_mode=True)

@@ -11,9 +11,9 @@ import time
 
 import prometheus_server
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import json_text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import json_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
 from simulated_fleet import Fleet
 from test_policy_fleet import recap, table
 

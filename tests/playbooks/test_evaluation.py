@@ -15,7 +15,7 @@ import jsonschema_rs
 import one_run
 import pytest
 from ansible_collections.threadwise.smt.plugins.action import smt_benchmark
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import run_directory
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation import run_directory
 from interruption import interrupt, lose
 from this_machine import GONE, LOCAL, SHORT, call, line, start, this_machine
 

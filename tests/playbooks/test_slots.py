@@ -21,7 +21,7 @@ from simulated_fleet import ROOT, SHEBANG, Fleet
 from this_machine import line
 
 sys.path.insert(0, str(ROOT / "tests/unit/support"))
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import record
+from ansible_collections.threadwise.smt.plugins.module_utils._set.slot import record
 from fleetlock_server import FULL, FleetLock
 
 # Down for a while, so that two at once would be seen.

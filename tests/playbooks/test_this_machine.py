@@ -11,7 +11,7 @@ import pathlib
 import re
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._history import checks
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history import checks
 from this_machine import HOSTS, call, line, start
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -18,8 +18,8 @@ import tempfile
 import time
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark.run_directory import RunDirectory
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import custom, prepared
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation.run_directory import RunDirectory
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads import custom, prepared
 
 HERE = sorted(os.sched_getaffinity(0))
 GO = """package x

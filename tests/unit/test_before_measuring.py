@@ -12,9 +12,10 @@ import types
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.action import smt_benchmark, smt_benchmark_stop
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import fetching, result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import decisions
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import fetching
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import decisions
 
 LISTS = ("announcement", "arms", "arms_left_out", "workloads_left_out", "missing_packages", "obstacles", "uncollected")
 DESCRIBED = {

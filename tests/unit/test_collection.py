@@ -12,10 +12,10 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import BOOLEANS_FALSE, BOOLEANS_TRUE
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary import states
-from ansible_collections.threadwise.smt.plugins.module_utils._vocabulary.version import COLLECTION_VERSION
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
+from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import states
+from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary.version import COLLECTION_VERSION
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms import catalogue
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads.catalogue import BUILT_IN
 from ansible_collections.threadwise.smt.plugins.modules import smt_benchmark, smt_boot_args, smt_state
 from packaging.requirements import Requirement
 from packaging.version import Version

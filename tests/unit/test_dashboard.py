@@ -20,11 +20,11 @@ import prometheus_server
 import pytest
 import yaml
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._pull import metrics as pull
-from ansible_collections.threadwise.smt.plugins.module_utils._usage import program, textfile
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance, waivers
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import metrics
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
+from ansible_collections.threadwise.smt.plugins.module_utils._keep.pull import metrics as pull
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage import program, textfile
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, waivers
 
 # It takes a real Prometheus with a fleet behind it.
 pytestmark = pytest.mark.night

@@ -8,7 +8,7 @@ import itertools
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.action import smt_benchmark
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import progress
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import progress
 
 MEASURING, LATE = ({"phase": "measuring"}, True), (None, False)
 

@@ -15,9 +15,9 @@ import subprocess
 import sys
 
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats import registry
 
 ROOT = pathlib.Path(__file__).parents[2]
 ANSIBLE_PLAYBOOK = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))

@@ -15,21 +15,21 @@ import memory_tree
 import pytest
 import result_maker
 import sysfs_tree
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import run_directory
-from ansible_collections.threadwise.smt.plugins.module_utils._bindings import affinity
-from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, kernel_files
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
+from ansible_collections.threadwise.smt.plugins.module_utils._know.bindings import affinity
+from ansible_collections.threadwise.smt.plugins.module_utils._know.topology import cache, placement, topology
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation import run_directory
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._set import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import (
     change as smt_change,
     scope as smt_scope,
     state as smt_state,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
-from ansible_collections.threadwise.smt.plugins.module_utils._statistics import verdicts
-from ansible_collections.threadwise.smt.plugins.module_utils._topology import cache, placement, topology
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import facts as border, results
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.at_boot import persistence
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import facts as border, results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
 from fake_host import Host
 from fake_kernel import FakeKernel, numbered_cores
 
@@ -44,8 +44,8 @@ needs_namespaces = pytest.mark.skipif(
 ASK = """
 import os, sys
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import change as memory
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import change
+from ansible_collections.threadwise.smt.plugins.module_utils._set.memory import change as memory
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import change
 for check in (True, False):
     try:
         print({asked}, lambda command: (0, "", ""), os.path.dirname(sys.argv[1])).run()["changed"])
@@ -56,7 +56,7 @@ OF_STATE = 'change.RuntimeChange(change.Request("disabled", check=check, {option
 OF_MEMORY = 'memory.MemoryChange(memory.Request("present", {"overcommit": "always", "margin": 10}, None, check)'
 READ_METHODS = """
 import json, os, sys
-from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts
+from ansible_collections.threadwise.smt.plugins.module_utils._know.machine import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
 class Root(files.HostFs):
     is_host = True

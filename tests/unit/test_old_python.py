@@ -164,8 +164,8 @@ for name in sys.argv[1:]:
 # One sample of one worker, and one round of the measurement of siblings: processes, pinning, clocks, signals.
 MEASURE = """
 import json, os
-from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
-from ansible_collections.threadwise.smt.plugins.module_utils._siblings import workers
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.sampling import runner
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.siblings import workers
 cpu = min(os.sched_getaffinity(0))
 sample = runner.run(["sh", "-c", "echo done"], [[cpu], []])
 with workers.Workers([cpu]) as alone:

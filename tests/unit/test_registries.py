@@ -11,7 +11,7 @@ import pathlib
 import sys
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._options import ranges
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options import ranges
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools/registries.py"
@@ -53,9 +53,13 @@ HAND_EDITS = [
     ("roles/smt_eval/defaults/main.yml", "smt_eval_settle_seconds: auto", "smt_eval_settle_seconds: 1"),
     ("plugins/modules/smt_state.py", "    choices: [none, tmpfiles, systemd]\n", "    choices: [none, systemd]\n"),
     ("plugins/modules/smt_report.py", "Price of one licence", "Price of a licence"),
-    ("plugins/module_utils/_options/smt_benchmark.py", '"settle_seconds": (0, 600)', '"settle_seconds": (0, 6000)'),
-    ("plugins/plugin_utils/_options/smt_trial_host.py", '"default": 600', '"default": 60'),
-    ("plugins/plugin_utils/_options/variables.py", '"smt_trial_check": (1, 600)', '"smt_trial_check": (1, 60)'),
+    (
+        "plugins/module_utils/_host/options/smt_benchmark.py",
+        '"settle_seconds": (0, 600)',
+        '"settle_seconds": (0, 6000)',
+    ),
+    ("plugins/plugin_utils/_ask/options/smt_trial_host.py", '"default": 600', '"default": 60'),
+    ("plugins/plugin_utils/_ask/options/variables.py", '"smt_trial_check": (1, 600)', '"smt_trial_check": (1, 60)'),
 ]
 
 
@@ -78,7 +82,10 @@ def test_a_hand_edit_of_a_roles_table_is_found():
 @pytest.mark.parametrize("family", option_files.families(), ids=lambda family: family.role)
 def test_a_role_passes_on_each_option_that_its_modules_have(family):
     # What several roles want of reboots is read where they are made.
-    places = [*(ROOT / "roles" / family.role / "tasks").glob("*.yml"), ROOT / "plugins/plugin_utils/_boots/reboot.py"]
+    places = [
+        *(ROOT / "roles" / family.role / "tasks").glob("*.yml"),
+        ROOT / "plugins/plugin_utils/_measure/boots/reboot.py",
+    ]
     tasks = "".join(path.read_text(encoding="utf-8") for path in places)
     shared = [
         name for name in family.options if len(family.placed(name)) > 1 and option_files.ROLE in family.placed(name)

@@ -14,24 +14,19 @@ import jsonschema_rs
 import looks
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import metrics as workload_metrics
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import results
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border.of_files import trials
-from ansible_collections.threadwise.smt.plugins.plugin_utils._exposure import exposure_report
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import (
-    compliance,
-    cores_in_use,
-    policy,
-    waivers,
-)
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import json_text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.deciding import basis
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.remediation import Call
-from ansible_collections.threadwise.smt.plugins.plugin_utils._history import document as history
-from ansible_collections.threadwise.smt.plugins.plugin_utils._proof import document as proof
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.formats import base
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import trial_report
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads import metrics as workload_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import basis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import json_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, policy, waivers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.remediation import Call
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history import document as history
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.exposure import cores_in_use, exposure_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.proof import document as proof
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats import base
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import trial_report
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)

@@ -10,7 +10,7 @@ import pytest
 import result_maker
 import studies
 import yaml
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import settings as plan_settings
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation import settings as plan_settings
 from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import variables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -16,8 +16,8 @@ import subprocess
 import time
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms import catalogue
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation import order
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 RESULTS = EPHEMERAL / "results"

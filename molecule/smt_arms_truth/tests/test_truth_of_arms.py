@@ -11,9 +11,9 @@ import os
 import pathlib
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons, paired
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, results
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import comparisons, paired
 
 RESULT = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "results" / "truth" / "smt-arms-truth.json"
 IDLE, PLANTED = "overcommit_heuristic", "thp_never"

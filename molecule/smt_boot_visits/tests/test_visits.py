@@ -16,7 +16,7 @@ import time
 
 import pytest
 import testinfra
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import program, record
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.visit import program, record
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "tests/unit/support"))
 from interruption import lose

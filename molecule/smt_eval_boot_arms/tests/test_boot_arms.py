@@ -10,9 +10,9 @@ import os
 import pathlib
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, results
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import comparisons as host_comparisons
 
 RESULTS = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "results"
 PRIMARIES = {"split": "0-3", "adjacent": "0,2,4,6"}

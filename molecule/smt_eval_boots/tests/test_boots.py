@@ -10,9 +10,9 @@ import pathlib
 import subprocess
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons as host_comparisons
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts, results
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import comparisons as host_comparisons
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 RUN = EPHEMERAL / "results" / "converge"

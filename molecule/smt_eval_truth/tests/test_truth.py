@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import smt_metrics
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 RESULTS = EPHEMERAL / "results"

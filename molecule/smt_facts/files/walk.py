@@ -13,9 +13,9 @@ import os
 import shutil
 import subprocess
 
-from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change
+from ansible_collections.threadwise.smt.plugins.module_utils._set import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import change as smt_change
 
 CPUS = "/sys/devices/system/cpu"
 CONTROL = f"{CPUS}/smt/control"

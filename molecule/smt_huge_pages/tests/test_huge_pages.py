@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import pathlib
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import comparisons
 
 RESULT = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "results" / "pages" / "smt-huge-pages.json"
 

@@ -24,15 +24,15 @@ import sys
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, kernel_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import (
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import (
     change as smt_change,
     frame as smt_frame,
     snapshot as smt_snapshot,
     state as smt_state,
     watchdog,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import pending as pending_rollback
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.at_boot import persistence
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.rollback import pending as pending_rollback
 
 STATE = "/var/lib/threadwise-smt"
 CPUS = "/sys/devices/system/cpu"

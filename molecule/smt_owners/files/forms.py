@@ -14,8 +14,8 @@ import shlex
 import subprocess
 import sys
 
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import change
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import change
 
 SETTINGS = pathlib.Path("/etc/default/grub")
 DROP_INS = pathlib.Path("/etc/default/grub.d")

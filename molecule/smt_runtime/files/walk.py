@@ -10,7 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import change as smt_change
 
 
 def steps(threads: int) -> list:

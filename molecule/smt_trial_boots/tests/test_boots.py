@@ -16,8 +16,8 @@ import time
 
 import pytest
 import testinfra
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import design, records
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import directory
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "tests/unit/support"))
 from interruption import lose

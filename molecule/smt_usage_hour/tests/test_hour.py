@@ -22,8 +22,8 @@ import calls
 import prometheus_server
 import pytest
 import testinfra
-from ansible_collections.threadwise.smt.plugins.module_utils._usage import cores, counters, room
-from ansible_collections.threadwise.smt.plugins.module_utils._usage.cores import Span
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage import cores, counters, room
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage.cores import Span
 
 PROJECT = pathlib.Path(os.environ["MOLECULE_PROJECT_DIRECTORY"])
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])

@@ -16,8 +16,8 @@ import statistics
 
 import calls
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import comparisons
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import comparisons
 
 EPHEMERAL = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 RESULTS = EPHEMERAL / "results"

@@ -10,10 +10,10 @@ import os
 import pathlib
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.built_in.load_levels import LEVELS
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.catalogue import BUILT_IN
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import parts
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import result_files
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads.built_in.load_levels import LEVELS
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads.catalogue import BUILT_IN
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 
 RESULT = pathlib.Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "results" / "converge" / "smt-workloads.json"
 

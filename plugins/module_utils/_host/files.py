@@ -14,8 +14,8 @@ import os
 import secrets
 import stat
 
-from ansible_collections.threadwise.smt.plugins.module_utils._compat.typing_forms import Protocol
 from ansible_collections.threadwise.smt.plugins.module_utils._host import durable
+from ansible_collections.threadwise.smt.plugins.module_utils._host.compat.typing_forms import Protocol
 
 SMALL = 1 << 20
 """Maximum size of files of sysfs and of configuration files, in bytes."""

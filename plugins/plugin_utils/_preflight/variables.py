@@ -15,31 +15,34 @@ import typing as t
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue as arm_catalogue
-from ansible_collections.threadwise.smt.plugins.module_utils._arms.base import ArmError
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import settings as plan_settings
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import arguments as boot_arguments
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import settings as consumer_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
-from ansible_collections.threadwise.smt.plugins.module_utils._options import ranges, smt_usage as of_usage
-from ansible_collections.threadwise.smt.plugins.module_utils._siblings import source as sibling_source
-from ansible_collections.threadwise.smt.plugins.module_utils._slot import settings as slot_settings
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import scope
-from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads import (
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options import ranges, smt_usage as of_usage
+from ansible_collections.threadwise.smt.plugins.module_utils._know.consumers import settings as consumer_settings
+from ansible_collections.threadwise.smt.plugins.module_utils._know.siblings import source as sibling_source
+from ansible_collections.threadwise.smt.plugins.module_utils._know.topology import placement
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms import catalogue as arm_catalogue
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms.base import ArmError
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation import settings as plan_settings
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads import (
     catalogue,
     command,
     custom,
     response_limit,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.declaration import WorkloadError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions import user_variables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import boot_plan, reboot
-from ansible_collections.threadwise.smt.plugins.plugin_utils._compliance_sources import names as compliance_sources
-from ansible_collections.threadwise.smt.plugins.plugin_utils._credentials import secret, variables as access
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import quiet
-from ansible_collections.threadwise.smt.plugins.plugin_utils._options import variables as declared
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import arm_states, settings as trial_settings
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads.declaration import WorkloadError
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import arguments as boot_arguments
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import scope
+from ansible_collections.threadwise.smt.plugins.module_utils._set.slot import settings as slot_settings
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import user_variables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.credentials import secret, variables as access
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.options import variables as declared
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.sources import names as compliance_sources
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure import quiet
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import boot_plan, reboot
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import (
+    arm_states,
+    settings as trial_settings,
+)
 
 Spec = dict[str, t.Any]
 

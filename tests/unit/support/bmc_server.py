@@ -22,7 +22,7 @@ import tempfile
 import threading
 
 from ansible.module_utils.urls import open_url
-from ansible_collections.threadwise.smt.plugins.module_utils._firmware import agreement, client, facts
+from ansible_collections.threadwise.smt.plugins.module_utils._know.firmware import agreement, client, facts
 
 RECORDED = pathlib.Path(__file__).parent / "recorded_bmcs"
 USER, PASSWORD, TOKEN = "reader", "s3cret/word", "t0ken"

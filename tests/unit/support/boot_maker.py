@@ -4,7 +4,7 @@
 
 The stand-in for grub-mkconfig reads the settings as the real one does (a shell sources /etc/default/grub, then each
 file of the directory in name order) and writes entries in the form of 10_linux. The stand-in for grubby has the habits
-of real ones, also the bad ones, by their release: `tests/unit/_boot/loaders/test_grubby.py` holds it against calls that
+of real ones, also the bad ones, by their release: `boot/loaders/test_grubby.py` holds it against calls that
 were recorded.
 """
 

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import json
 
-from ansible_collections.threadwise.smt.plugins.module_utils._consumers import settings as consumer_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._resident import service
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import change as smt_change, snapshot as smt_snapshot
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.rollback import (
+from ansible_collections.threadwise.smt.plugins.module_utils._host.resident import service
+from ansible_collections.threadwise.smt.plugins.module_utils._know.consumers import settings as consumer_settings
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import (
+    change as smt_change,
+    snapshot as smt_snapshot,
+)
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.at_boot import persistence
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.rollback import (
     pending as pending_rollback,
     program,
     timer,

@@ -14,7 +14,7 @@ import os
 import shutil
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import kernel_files
-from ansible_collections.threadwise.smt.plugins.module_utils._smt import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import state as smt_state
 
 CPUS = smt_state.CPU_DIRECTORY
 

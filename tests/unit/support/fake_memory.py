@@ -15,8 +15,8 @@ import pathlib
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import durable, kernel_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
-from ansible_collections.threadwise.smt.plugins.module_utils._memory import change as memory_change
-from ansible_collections.threadwise.smt.plugins.module_utils._memory.services import oom_score
+from ansible_collections.threadwise.smt.plugins.module_utils._set.memory import change as memory_change
+from ansible_collections.threadwise.smt.plugins.module_utils._set.memory.services import oom_score
 from memory_tree import put, tree
 
 VM = "proc/sys/vm/"

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import cores_in_use
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.exposure import cores_in_use
 
 USE = {
     "usage": 0.5,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import canvas
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import canvas
 
 # What the begin or the end of an element ends of those whose ends may be missing.
 ENDED = {

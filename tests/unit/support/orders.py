@@ -13,7 +13,7 @@ import dataclasses
 import typing as t
 
 import hypothesis
-from ansible_collections.threadwise.smt.plugins.module_utils._smt.at_boot import persistence
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.at_boot import persistence
 from hypothesis import stateful, strategies
 
 # What may be left on a host that was never changed, or is back in its first state.

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion
 
 # What SMT gives: the work of a core with both threads busy, of that with one.
 YIELDS = (1.3, 1.1, 0.9, 0.75)

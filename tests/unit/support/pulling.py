@@ -19,8 +19,8 @@ import stat
 import subprocess
 import sys
 
-from ansible_collections.threadwise.smt.plugins.module_utils._pull import program
-from ansible_collections.threadwise.smt.plugins.module_utils._resident import archive
+from ansible_collections.threadwise.smt.plugins.module_utils._host.resident import archive
+from ansible_collections.threadwise.smt.plugins.module_utils._keep.pull import program
 
 AUTHOR = ("-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "init.defaultBranch=main")
 STAND_IN = r"""#!/usr/bin/env python3

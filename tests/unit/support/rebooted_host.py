@@ -8,9 +8,9 @@ import types
 import uuid
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._actions.base import HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._boots import reboot, visit
-from ansible_collections.threadwise.smt.plugins.plugin_utils._evaluation import time_limits
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import time_limits
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot, visit
 
 ANSWER = {
     "loader": "grub",

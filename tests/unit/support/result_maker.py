@@ -17,15 +17,15 @@ import math
 import random
 import tempfile
 
-from ansible_collections.threadwise.smt.plugins.module_utils._arms import catalogue
-from ansible_collections.threadwise.smt.plugins.module_utils._benchmark import order as block_order
-from ansible_collections.threadwise.smt.plugins.module_utils._facts import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist as host_cpulist, files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._topology import placement
-from ansible_collections.threadwise.smt.plugins.module_utils._workloads.metrics import AGGREGATES
-from ansible_collections.threadwise.smt.plugins.plugin_utils._analysis import host_analysis
-from ansible_collections.threadwise.smt.plugins.plugin_utils._border import host_result, results
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report import build
+from ansible_collections.threadwise.smt.plugins.module_utils._know.topology import placement
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms import catalogue
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation import order as block_order
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads.metrics import AGGREGATES
+from ansible_collections.threadwise.smt.plugins.module_utils._set import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import host_result, results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import host_analysis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
 
 START = datetime.datetime(2026, 1, 2, 3, 4, 5)
 ORDER = ("single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import datetime
 
-from ansible_collections.threadwise.smt.plugins.module_utils._pull import metrics as of_pull
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet import compliance
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files import registry
-from ansible_collections.threadwise.smt.plugins.plugin_utils._fleet.compliance_files.base import Check
+from ansible_collections.threadwise.smt.plugins.module_utils._keep.pull import metrics as of_pull
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import registry
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
 
 HONOURED = {"honor_labels": True}
 HOUR = 3600.0

@@ -6,7 +6,7 @@ because a busy machine may not run the command within any number of seconds.
 
 from __future__ import annotations
 
-from ansible_collections.threadwise.smt.plugins.module_utils._sampling import runner
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.sampling import runner
 
 
 def not_before(monkeypatch, done):

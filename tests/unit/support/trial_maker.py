@@ -8,9 +8,9 @@ import datetime
 import hashlib
 import random
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._report.pages import trial as trial_page
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial import design, records
-from ansible_collections.threadwise.smt.plugins.plugin_utils._trial_run import directory, looking
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.pages import trial as trial_page
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import design, records
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import directory, looking
 
 ARMS = ("smt_on", "smt_off")
 BEGIN = datetime.datetime(2026, 11, 23, 12, tzinfo=datetime.UTC)

@@ -9,9 +9,14 @@ from __future__ import annotations
 import pathlib
 
 import boot_maker
-from ansible_collections.threadwise.smt.plugins.module_utils._boot import change, entries
-from ansible_collections.threadwise.smt.plugins.module_utils._boot.visit import change as visit, program, record, units
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import change, entries
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.visit import (
+    change as visit,
+    program,
+    record,
+    units,
+)
 
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 MAX_WAITS = 200

@@ -1,0 +1,42 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""grubby: how it is found, and boot entries read as it lists them."""
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import entries as boot_entries
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.loaders import base as loader_base
+
+if t.TYPE_CHECKING:
+    from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends.base import Backend
+
+
+def _find(fs: host_files.HostFs) -> "loader_base.LoaderFinding | None":
+    tool = loader_base.first_existing(fs, ("usr/sbin/grubby", "usr/bin/grubby", "sbin/grubby"))
+    return None if tool is None else loader_base.LoaderFinding(loader_base.Evidence.MANAGER, tool)
+
+
+def _read_entries(fs: host_files.HostFs) -> "list[boot_entries.Entry]":
+    return [entry for dummy, entry in boot_entries.read_bls(fs)] or boot_entries.read_grub_cfg(
+        fs, boot_entries.GRUB2_CFG
+    )
+
+
+def _backend(fs: host_files.HostFs, tool: str) -> "Backend":
+    # The facts of a host change nothing, and do not load it.
+    from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends import grubby
+
+    return grubby.Grubby(fs, tool)
+
+
+LOADER = loader_base.Loader(
+    name="grubby",
+    title="grubby",
+    chosen="`grubby`",
+    written="by grubby: every entry, and `kernelopts`; `/etc/kernel/cmdline`, `/etc/default/grub`",
+    tested="expected: RHEL family, Fedora; recorded calls of a real grubby",
+    find=_find,
+    read_entries=_read_entries,
+    backend=_backend,
+)

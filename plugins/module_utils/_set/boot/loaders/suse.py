@@ -1,0 +1,42 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""GRUB on SUSE: how it is found, and its boot entries read."""
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import entries as boot_entries
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.loaders import base as loader_base
+
+if t.TYPE_CHECKING:
+    from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends.base import Backend
+
+
+def _find(fs: host_files.HostFs) -> "loader_base.LoaderFinding | None":
+    mkconfig = loader_base.first_existing(fs, loader_base.GRUB2_MKCONFIG)
+    suse = loader_base.first_existing(
+        fs, ("usr/sbin/update-bootloader", "sbin/update-bootloader", "usr/sbin/pbl", "sbin/pbl")
+    )
+    if mkconfig is None or suse is None or fs.status(boot_entries.GRUB2_CFG) is None:
+        return None
+    return loader_base.LoaderFinding(loader_base.Evidence.DISTRIBUTION, mkconfig)
+
+
+def _backend(fs: host_files.HostFs, tool: str) -> "Backend":
+    # The facts of a host change nothing, and do not load it.
+    from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends import suse
+
+    return suse.GrubSuse(fs, tool)
+
+
+LOADER = loader_base.Loader(
+    name="grub_suse",
+    title="grub on SUSE",
+    chosen="`grub2-mkconfig` with SUSE's `update-bootloader` or `pbl`",
+    written="a block at the end of `/etc/default/grub`, `grub.cfg`",
+    tested="expected",
+    find=_find,
+    read_entries=lambda fs: boot_entries.read_grub_cfg(fs, boot_entries.GRUB2_CFG),
+    backend=_backend,
+    keeps_settings=True,
+)

@@ -1,0 +1,137 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compliance results of many hosts in sentences and as a table for a terminal; `compliance_files` has the files."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, waivers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import ComplianceResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
+
+# What needs action comes first, the hosts that nobody could judge before those that are well.
+ATTENTION = (
+    compliance.DRIFTED,
+    compliance.BAD_POLICY,
+    compliance.UNREACHABLE,
+    compliance.SILENT,
+    compliance.UNKNOWN_TO_SERVER,
+    compliance.UNKNOWN,
+    compliance.WAIVED,
+    compliance.COMPLIANT,
+)
+COLUMNS = ("host", "status", "wanted", "class", "how")
+
+# With more compliant hosts the terminal shows their number only; the files list all.
+MAX_COMPLIANT_LINES = 50
+# Hosts that a sentence about many names.
+MAX_NAMED = 5
+
+Judged = tuple[str, ComplianceResult]
+
+
+def exit_worthy(judged: t.Iterable[Judged]) -> bool:
+    """Return whether a pipeline must stop: some host is neither compliant nor waived."""
+    return any(result["status"] not in compliance.FINE for dummy, result in judged)
+
+
+def counts(judged: t.Sequence[Judged]) -> dict[str, int]:
+    """Count the hosts by status; every status is listed."""
+    counted = collections.Counter(result["status"] for dummy, result in judged)
+    return {status: counted[status] for status in compliance.STATUSES}
+
+
+def sentence(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> str:
+    """Describe the fleet in a sentence, and in others which waivers end, what is to be measured again and what was
+    not checked.
+    """
+    counted = ", ".join(f"{number} {status}" for status, number in by_attention(judged))
+    lacking = sum((result["sentence"] or "").startswith(compliance.LACKING) for _host, result in judged)
+    without = f" Without the SMT that the policy wants: {wording.counted(lacking, 'host')}." if lacking else ""
+    checked = f"{wording.counted(len(judged), 'host')}: {counted or 'none'}.{without}"
+    others = wording.counted(len(left_out), "other host")
+    not_checked = f"Not checked: {others} of the inventory." if left_out else ""
+    return " ".join(filter(None, [checked, waivers.notice(judged, MAX_NAMED), _to_measure_again(judged), not_checked]))
+
+
+def _to_measure_again(judged: t.Sequence[Judged]) -> str:
+    """Return a sentence that names the hardware classes whose decision is stale; empty without one."""
+    names = [decision["hardware_class"] for decision in decisions(judged) if decision["stale_hosts"]]
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"Decisions to measure again: {', '.join(names[:MAX_NAMED])}{more}." if names else ""
+
+
+def decisions(judged: t.Sequence[Judged]) -> list[dict[str, t.Any]]:
+    """Return the decisions of evaluations to which hosts are held, by hardware class."""
+    by_class: dict[str, dict[str, t.Any]] = {}
+    for _host, result in judged:
+        if result["decision"] is not None:
+            name = result["hardware_class"] or "unknown"
+            known = {key: result["decision"][key] for key in ("rests_on", "rechecks")}
+            decision = {"hardware_class": name, "stale_hosts": 0, **known}
+            by_class.setdefault(name, decision)["stale_hosts"] += bool(result["decision"]["stale"])
+    return [by_class[name] for name in sorted(by_class)]
+
+
+def by_attention(judged: t.Sequence[Judged]) -> list[tuple[str, int]]:
+    """Return each status that occurs in words, and its number of hosts."""
+    numbers = counts(judged)
+    return [(status.replace("_", " "), numbers[status]) for status in ATTENTION if numbers[status]]
+
+
+def ordered(judged: t.Sequence[Judged]) -> list[Judged]:
+    """Return the hosts in the order of :data:`ATTENTION`, and by name."""
+    return sorted(judged, key=lambda entry: (ATTENTION.index(entry[1]["status"]), entry[0]))
+
+
+def table(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> list[str]:
+    """Format the hosts as lines of a table, hosts that need attention first, and a last line with counts."""
+    in_order = ordered(judged)
+    fine = sum(1 for dummy, result in judged if result["status"] == compliance.COMPLIANT)
+    shown = in_order if fine <= MAX_COMPLIANT_LINES else in_order[: len(in_order) - fine]
+    return fields.table(COLUMNS, (_cells(host, result) for host, result in shown), sentence(judged, left_out))
+
+
+def notes(strangers: t.Sequence[str], further: t.Sequence[str]) -> list[str]:
+    """Return what is to be said below the table of a source of results: names that no host of the inventory has, and
+    its notes.
+    """
+    more = f" and {len(strangers) - MAX_NAMED} more" if len(strangers) > MAX_NAMED else ""
+    unknown = f"Not in the inventory: {', '.join(strangers[:MAX_NAMED])}{more}."
+    return [*([unknown] if strangers else []), *further]
+
+
+def _cells(host: str, result: ComplianceResult) -> tuple[str, ...]:
+    return (host, result["status"], result["wanted"] or "", result["hardware_class"] or "", how(result) or "-")
+
+
+def how(result: ComplianceResult) -> str:
+    """Describe what is wrong on a host; empty for a compliant one."""
+    sentences = [result["sentence"], _waiting(result["pending_rollback"]), _stale(result), _services(result)]
+    return ". ".join(filter(None, sentences))
+
+
+def _services(result: ComplianceResult) -> str:
+    """Return which services believe in another number of CPUs, but for those of the sentence; empty without any."""
+    left = [service for service in result["services"] if service not in result["sentence"]]
+    more = [f"and {len(left) - MAX_NAMED} more"] if len(left) > MAX_NAMED else []
+    return f"services: {'; '.join([*left[:MAX_NAMED], *more])}" if left else ""
+
+
+def _stale(result: ComplianceResult) -> str:
+    reasons = (result["decision"] or {}).get("stale")
+    return f"the decision of its class is stale: {'; '.join(reasons)}" if reasons else ""
+
+
+def _waiting(rollback: dict[str, str | None] | None) -> str:
+    if rollback is None:
+        return ""
+    back = (
+        f" (it can be brought back to {rollback['back_to']}, as of {rollback['since']})"
+        if rollback["back_to"] and rollback["since"]
+        else ""
+    )
+    return f"changed by a rollout that was interrupted before the host was found healthy{back}"

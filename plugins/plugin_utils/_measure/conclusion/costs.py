@@ -1,0 +1,232 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a choice costs, and what else it changes."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import HostResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import (
+    comparisons as host_comparisons,
+    costs as work_costs,
+    limits,
+    paired,
+    recorded,
+    smt_metrics,
+)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison, place_of
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import outcomes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_arms import exposure
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, wording
+
+MIB = 1024 * 1024
+OVERCOMMIT_TESTS = {
+    "enomem": "it was refused at once (ENOMEM)",
+    "oom_killed": "it was promised them, and killed when it used them",
+    "survived": "it was promised them, and could use them",
+}
+# A decided verdict -> its opposite.
+DECIDED = {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}
+
+
+def _observed(result: HostResult) -> list[str]:
+    """Describe the result of the overcommit test under each memory policy."""
+    sentences = []
+    for observation in result.observations or ():
+        outcome = observation.overcommit_test and OVERCOMMIT_TESTS.get(observation.overcommit_test.outcome)
+        if outcome and observation.asked_bytes:
+            where = recorded.arm_title(result, observation.arm)
+            sentences.append(
+                f"A process that asked for {observation.asked_bytes / MIB:.0f} MiB and was confined to a part of them,"
+                f" {where}: {outcome}."
+            )
+    return sentences
+
+
+def _switching(result: HostResult) -> list[str]:
+    """Say what switching itself took: it is a time in which the host's work stands still or stutters."""
+    switches = result.plan.switches or {}
+    taken = [
+        f"{switch.seconds:.2g} s to {recorded.arm_title(result, name)} ({switch.count} times)"
+        for name, switch in switches.items()
+    ]
+    if not taken:
+        return []
+    pause = f", and {result.plan.settle_seconds:g} s of pause after each" if result.plan.settle_seconds else ""
+    return [f"A switch took, in the median, {wording.join(taken)}{pause}."]
+
+
+def of_host(analysis: HostAnalysis) -> list[str]:
+    """Return what SMT off, or another arm, costs beside what decides, one sentence each."""
+    costs = _other_side(analysis.comparisons)
+    result, comparisons, whole = analysis.result, analysis.comparisons, analysis.of_smt
+    for comparison in comparisons:
+        if (
+            comparison["effect"] in ("cost_of_sharing", "cost_of_sharing_alone")
+            and comparison["primary"]
+            and comparison["verdict"] != "inconclusive"
+        ):
+            cost = smt_metrics.of_comparison(comparison["effect"], comparison)
+            what = "work" if comparison["better"] == "higher" else comparison["metric"]
+            costs.append(
+                f"Cost of sharing a core, {comparison['title']}: while another runs on its sibling, a worker's {what}"
+                f" changes by {wording.change_and_interval(cost.change)}."
+            )
+    costs.extend(
+        f"One worker alone, {wording.subject_of(comparison)}:"
+        f" {wording.change_and_interval(change.Change.read(comparison))} with"
+        f" {recorded.arm_title(result, comparison['effect'])}, {wording.VERDICT_TITLES[comparison['verdict']]}."
+        for comparison in comparisons
+        if (comparison["kind"], comparison["placement"]) == ("arm", placements.SINGLE)
+        and comparison["primary"]
+        and comparison["verdict"] in ("gain", "loss")
+        and not comparison["confounded"]
+        # Else it is said first.
+        and (whole or not host_comparisons.is_of_smt(comparison))
+    )
+    costs += _narrower(comparisons)
+    same = _of_the_same_work(result, comparisons)
+    costs += wording.first_of(list(same.values()), "workloads", [word for word, _place in same])
+    costs += _switching(result)
+    names = exposure.exposed(result)
+    if names:
+        costs.append(
+            f"With SMT on the kernel calls this host vulnerable to {wording.join(names)}; speed says nothing about"
+            " that."
+        )
+    for arm in exposure.of_arms(result):
+        opened = [name for name, state in arm.states.items() if state == exposure.OPENED]
+        if opened:
+            costs.append(
+                f"{wording.capital(arm.title)} ends the mitigation of {wording.join(opened)} ({arm.basis}); speed says"
+                " nothing about that."
+            )
+    return [*costs, *_observed(result)]
+
+
+def _of_the_same_work(result: HostResult, comparisons: t.Iterable[Comparison]) -> dict[tuple[str, t.Any], str]:
+    """Return a sentence for each workload whose work is the same in two arms and costs more or less in one of them, by
+    whether that is better, and where.
+    """
+    every = host_comparisons.at_widest(comparisons, every_metric=True)
+    same = {
+        place_of(comparison): comparison
+        for comparison in every
+        if comparison["primary"] and comparison["verdict"] == paired.EQUIVALENT
+    }
+    named = work_costs.TITLES
+    return {
+        (_word(comparison), (comparison["metric"], place_of(comparison))): (
+            f"{comparison['title']}, {comparison['candidate']['arm_title']} against"
+            f" {comparison['baseline']['arm_title']}: the same"
+            f" {same[place_of(comparison)]['metric']}, and its {named[comparison['metric']]} change by"
+            f" {wording.judged(comparison)}"
+            f"{_charged(result, comparison)}."
+        )
+        for comparison in every
+        if comparison["metric"] in work_costs.METRICS
+        and comparison["verdict"] in DECIDED
+        and not comparison["confounded"]
+        and place_of(comparison) in same
+    }
+
+
+def _charged(result: HostResult, comparison: Comparison) -> str:
+    """Say where a change of CPU time is one of the number of threads that are charged for the same time."""
+    before, after = outcomes.ran(result, comparison) or (0, 0)
+    if comparison["metric"] != work_costs.CPU_BY_WORK or before == after:
+        return ""
+    return f": {'fewer' if after < before else 'more'} threads are charged for the same time"
+
+
+def _word(comparison: Comparison) -> str:
+    return wording.VERDICT_TITLES[comparison["verdict"]]
+
+
+def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
+    """Describe what SMT off does to several workers that leave a part of the machine idle, where that is the opposite
+    of what it does to the whole machine.
+    """
+    opposite = {
+        comparison["workload"]: DECIDED.get(comparison["verdict"])
+        for comparison in host_comparisons.of_smt(comparisons)
+    }
+    narrower = [
+        host_comparisons.as_of_smt_off(comparison)
+        for comparison in comparisons
+        if comparison["kind"] == "arm"
+        and comparison["primary"]
+        and comparison["placement"] not in (host_comparisons.WHOLE_MACHINE, placements.SINGLE)
+        and placements.numbered(comparison["placement"]) is None
+        and host_comparisons.is_of_smt(comparison)
+        and not comparison["confounded"]
+    ]
+    against = [comparison for comparison in narrower if comparison["verdict"] == opposite.get(comparison["workload"])]
+    sentences = [
+        f"With {placements.title(comparison['placement'])} turning SMT off changes {wording.subject_of(comparison)} by"
+        f" {wording.judged(comparison)}."
+        for comparison in against
+    ]
+    return wording.first_of(sentences, "placements", list(map(_word, against)))
+
+
+def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
+    further = [*beside_equal(comparisons), *against_primary(comparisons)]
+    sentences = [
+        f"The other side of it, {comparison['title']}: with {comparison['candidate']['arm_title']}"
+        f" {work_costs.TITLES.get(comparison['metric'], comparison['metric'])} changes by {wording.judged(comparison)}."
+        for comparison in further
+    ]
+    return wording.first_of(sentences, "metrics", list(map(_word, further)))
+
+
+def beside_equal(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
+    """Return the response times that an arm changes while the workload's primary metric stays the same, those that
+    became worse first. Other times follow from how many workers there are.
+    """
+    further = [
+        comparison
+        for comparison in _further(comparisons, paired.EQUIVALENT)
+        if comparison["verdict"] in DECIDED
+        and (comparison["aggregate"] == "max" or comparison["metric"].startswith("latency_"))
+    ]
+    return sorted(further, key=lambda comparison: comparison["verdict"] != paired.LOSS)
+
+
+def against_primary(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
+    """Return the further metrics on which an arm has the opposite effect of that on the workload's primary metric. CPU
+    time is none of them: beside a busy sibling a thread is charged for all of its time (docs/measures.md).
+    """
+    return [
+        comparison
+        for verdict, opposite in DECIDED.items()
+        for comparison in _further(comparisons, verdict)
+        if comparison["verdict"] == opposite and comparison["metric"] != work_costs.CPU_BY_WORK
+    ]
+
+
+def _further(comparisons: t.Sequence[Comparison], verdict: str) -> list[Comparison]:
+    """Return the further metrics of workloads with this verdict of their primary metric, of SMT off against SMT on and
+    of other arms.
+    """
+    every = [
+        host_comparisons.as_of_smt_off(comparison) if host_comparisons.is_of_smt(comparison) else comparison
+        for comparison in host_comparisons.at_widest(comparisons, every_metric=True)
+    ]
+    asked = {place_of(comparison) for comparison in every if comparison["primary"] and comparison["verdict"] == verdict}
+    # A most load is of all loads: what is served at each of them is beside it.
+    most = {
+        place[:1] + place[2:]
+        for place, comparison in ((place_of(comparison), comparison) for comparison in every)
+        if place in asked and comparison["metric"] == limits.MOST_LOAD
+    }
+    return [
+        comparison
+        for comparison in every
+        if not comparison["primary"]
+        and not comparison["confounded"]
+        and ((place := place_of(comparison)) in asked or place[:1] + place[2:] in most)
+    ]

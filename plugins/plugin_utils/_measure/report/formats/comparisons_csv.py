@@ -1,0 +1,68 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""comparisons.csv: one row per comparison."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats import tables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats.base import Format, HostReport
+
+COMPARISON_COLUMNS = (
+    "run",
+    "host",
+    "hardware_class",
+    "workload",
+    "metric",
+    "primary",
+    "unit",
+    "better",
+    "kind",
+    "effect",
+    "placement",
+    "parameter",
+    "baseline_arm",
+    "baseline_placement",
+    "candidate_arm",
+    "candidate_placement",
+    "baseline_value",
+    "candidate_value",
+    "change",
+    "change_low",
+    "change_high",
+    "ratio",
+    "ci_low",
+    "ci_high",
+    "confidence",
+    "n",
+    "dropped_blocks",
+    "margin",
+    "minimum_detectable",
+    "verdict",
+    "p_adjusted",
+    "method",
+)
+
+
+def _host(host: HostReport) -> str:
+    return tables.csv_text(
+        tables.safe_rows([_row(host.summary, comparison) for comparison in host.summary["comparisons"]])
+    )
+
+
+def _row(summary: dict[str, t.Any], comparison: dict[str, t.Any]) -> list[t.Any]:
+    sides = {
+        f"{side}_{key}": comparison[side][key] for side in ("baseline", "candidate") for key in ("arm", "placement")
+    }
+    values = {**{key: summary[key] for key in ("run", "host", "hardware_class")}, **comparison, **sides}
+    return [values.get(column) for column in COMPARISON_COLUMNS]
+
+
+FORMAT = Format(
+    name="comparisons.csv",
+    about="a spreadsheet: a row for each comparison",
+    sign=tables.SIGN,
+    head=tables.csv_text([COMPARISON_COLUMNS]),
+    host=_host,
+)

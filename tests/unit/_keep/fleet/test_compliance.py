@@ -1,0 +1,415 @@
+# Copyright: threadwise.smt contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Verdicts: held against what `smt_state` and `smt_boot_args` would change on the very same host."""
+
+from __future__ import annotations
+
+import json
+import string
+
+import boot_maker
+import pytest
+import sysfs_tree
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._set import facts as smt_facts
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import change as boot_change
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import state as smt_state
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.scope import Scope
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import (
+    compliance,
+    compliance_report,
+    policy,
+    rollout,
+)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.policy import DesiredState
+from fake_host import Host
+from fake_kernel import numbered_cores
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+ENABLED, DISABLED = DesiredState("enabled"), DesiredState("disabled")
+PARTS = [DesiredState("disabled", cores=Scope("cpus", cpus)) for cpus in ("0", "5", "0-3", "4-7", "0,2,4,6")]
+DESIRED_STATES = [ENABLED, DISABLED, *(DesiredState(threads=count) for count in (1, 2, 4)), *PARTS]
+TWO_PACKAGES = sysfs_tree.Machine(packages=2, cores=2, threads=2, numbering="adjacent")
+ON_PACKAGE_1 = DesiredState("disabled", cores=Scope("package", "1"))
+OFF = sysfs_tree.Machine(offline=(2, 3), control="off")
+FORCED = sysfs_tree.Machine(offline=(2, 3), control="forceoff")
+PLAIN = sysfs_tree.Machine(threads=1, control="notsupported")
+
+
+def gathered(root):
+    return smt_facts.gather(host_files.HostFs(str(root)))
+
+
+def known(root, machine=None, running=(), configured=(), reboot=False, **change):
+    """The facts of a host that can be switched."""
+    found = gathered(sysfs_tree.write(root, sysfs_tree.files(machine or sysfs_tree.Machine())))
+    boot = {"running": [*running], "loader": "grub_debian", "reboot_required": reboot}
+    boot["configured"] = configured if configured is None else [*configured]
+    methods = {"runtime": {"chosen": "smt_control"}, "boot": {"chosen": "grub_debian"}}
+    return {**found, "methods": methods, "boot": boot, **change}
+
+
+def judge(found, desired, scope="both", memory=None, consumers=None):
+    verdict = compliance.judge(found, desired, scope, memory, consumers)
+    assert json.loads(json.dumps(verdict)) == verdict
+    return verdict
+
+
+def change(running=None, configured=None, memory=False, reboot=False):
+    return {"running": running, "configured": configured, "memory": memory, "reboot": reboot}
+
+
+def asked(host, desired):
+    """Whether smt_state would change something, or why it refuses: ``(changed, reason)``, one of them None."""
+    options = {"threads": desired.threads, "cores": desired.cores.given, "affinity_conflicts": "warn"}
+    try:
+        return host.ask(desired.state, check=True, **options)["changed"], None
+    except smt_state.StateError as error:
+        return None, str(error)
+
+
+def a_host(root, cores, **options):
+    host = Host.__new__(Host)
+    super(Host, host).__init__(root, cores, **options)
+    host.put("proc/self/mounts", "")
+    host.boot("first")
+    host.commands = []
+    return host
+
+
+@pytest.mark.night(after=6)
+@pytest.mark.parametrize(("threads", "modern", "numeric"), [(2, False, False), (4, True, True), (2, True, False)])
+@pytest.mark.parametrize("offline", [(5, 7), (), (1,), (4, 5)])
+@pytest.mark.parametrize("state", ["on", "off", "forceoff", None])
+def test_compliant_is_where_smt_state_would_change_nothing(tmp_path, state, offline, threads, modern, numeric):
+    cores = numbered_cores(8 // threads, threads, "adjacent")
+    host = a_host(tmp_path, cores, control=state, modern=modern, numeric=numeric, offline=offline)
+    found = gathered(tmp_path)
+    for desired in DESIRED_STATES:
+        actual, (changes, reason) = compliance.running(found, desired), asked(host, desired)
+        expected = ("drifted", reason) if reason else ("drifted" if changes else "compliant", actual["blocked_by"])
+        assert (actual["status"], actual["blocked_by"]) == expected, desired
+
+
+@pytest.mark.parametrize(
+    ("offline", "cores", "sentence"),
+    [
+        ((5, 7), Scope("package", "1"), ""),
+        ((5, 7), Scope("cpus", "4,7"), ""),
+        # One sibling came back, and one went offline elsewhere after the first change.
+        ((5,), Scope("package", "1"), "running: CPUs 7 are online"),
+        ((3, 5, 7), Scope("package", "1"), "running: CPUs 3 are offline"),
+        ((), Scope("node", "0"), "running: CPUs 1,3 are online"),
+    ],
+)
+def test_a_part_of_the_machine(tmp_path, offline, cores, sentence):
+    found = known(tmp_path, TWO_PACKAGES, online_before="0-7")
+    online = ",".join(str(cpu) for cpu in range(8) if cpu not in offline)
+    found["cpus"].update(offline=",".join(map(str, offline)), online=online)
+    verdict = judge(found, DesiredState("disabled", cores=cores), "runtime")
+    assert (verdict["sentence"], verdict["wanted"]) == (sentence, f"disabled on {cores.title}")
+    assert verdict["change"]["running"] == ({"state": "disabled", "cores": cores.given} if sentence else None)
+    assert verdict["status"] == ("drifted" if sentence else "compliant")
+
+
+def test_without_a_change_of_its_own_what_is_offline_elsewhere_is_off_on_purpose(tmp_path):
+    found = known(tmp_path, sysfs_tree.Machine(2, 2, 2, numbering="adjacent", offline=(3, 5, 7)))
+    found["sibling_groups"] = ["0-1", "2-3", "4-5", "6-7"]
+    assert judge(found, ON_PACKAGE_1, "runtime")["status"] == "compliant"
+    assert judge({**found, "online_before": "0-7"}, ON_PACKAGE_1, "runtime")["status"] == "drifted"
+
+
+# ---- each difference in words, and what is changed -------------------------------------------------------------------
+
+NO_SMT = (
+    "no SMT here (the CPUs have none, it is off in the firmware, or the hypervisor hides it), so nothing can be"
+    " otherwise"
+)
+OF_PART = "configured: no boot argument turns SMT off on a part of the machine (package 1): use smt_policy_scope"
+OF_TWO = "configured: no boot argument leaves 2 of 4 threads per core: use smt_policy_scope"
+REST = " runtime, with smt_runtime_persist to keep it over boots"
+NO_SIBLINGS = "running: the kernel does not report which online CPUs share a core"
+NO_BOOT = "configured: the next boot's arguments are not known (boot loader: grub_debian)"
+ALL = "running: smt/control reads 'on' instead of off; CPUs 2-3 are online. configured: nosmt is missing; maxcpus=2 is"
+PARTLY = "running: smt/control reads 'off' instead of on; CPUs 1,3 are offline"
+WHOLE_OFF = {"control": "off", "active": False, "cpus": {"online": "0,2,4,6", "offline": "1,3,5,7"}}
+BY_FORCE = {"running": ["nosmt=force"], "configured": ["nosmt=force"]}
+RUN_OFF, BOOT_OFF, BOOT_ON = {"state": "disabled"}, {"smt": "disabled"}, {"smt": "enabled"}
+ON_ONE = {**RUN_OFF, "cores": ON_PACKAGE_1.cores.given}
+REBOOT = "in force after the next reboot"
+MAX = ["maxcpus=2"]
+NOSMT, FOUR, ARM = {"configured": ["nosmt"]}, sysfs_tree.Machine(threads=4), "aarch64-1s4c4t-split-00000000"
+NEXT, NODES, PACKAGES = {**NOSMT, "reboot": True}, "it has nodes 0", "it has packages 0-1"
+row = pytest.param
+
+
+def threads(count):
+    return DesiredState(threads=count)
+
+
+def part(kind, value):
+    return DesiredState("disabled", cores=Scope(kind, value))
+
+
+@pytest.mark.parametrize(
+    ("machine", "facts", "desired", "scope", "status", "sentence", "changed"),
+    [
+        row(None, {"configured": MAX}, DISABLED, "both", "drifted", f"{ALL} still there", change(RUN_OFF, BOOT_OFF)),
+        row(None, NOSMT, DISABLED, "both", "drifted", None, change(RUN_OFF)),
+        row(None, {}, DesiredState(decided_by="x"), "both", "compliant", "", change()),
+        row(None, NEXT, DISABLED, "boot", "compliant", REBOOT, change(None, BOOT_OFF, reboot=True)),
+        row(FORCED, BY_FORCE, ENABLED, "both", "drifted", None, change(None, BOOT_ON, reboot=True)),
+        row(TWO_PACKAGES, WHOLE_OFF, ON_PACKAGE_1, "runtime", "drifted", PARTLY, change(ON_ONE)),
+        row(TWO_PACKAGES, {}, ON_PACKAGE_1, "boot", "unknown", OF_PART + REST, change()),
+        row(FOUR, {}, threads(4), "both", "compliant", "", change()),
+        row(FOUR, {}, threads(2), "boot", "unknown", OF_TWO + REST, change()),
+        row(FOUR, {}, threads(1), "boot", "drifted", None, change(None, BOOT_OFF, reboot=True)),
+        row(None, {"configured": None}, ENABLED, "boot", "unknown", NO_BOOT, change()),
+        row(None, {"active": None}, DISABLED, "runtime", "unknown", NO_SIBLINGS, change()),
+        row(None, {"cpus": {"online": None}}, DISABLED, "runtime", "unknown", None, change()),
+        row(None, {"sibling_groups": ["0-x"]}, DISABLED, "runtime", "unknown", None, change()),
+        # Without SMT it is off, and boot arguments are still checked.
+        row(PLAIN, {"hypervisor": "kvm"}, ENABLED, "both", "compliant", NO_SMT, change()),
+        row(PLAIN, {}, threads(1), "runtime", "compliant", NO_SMT, change()),
+        row(PLAIN, {}, DISABLED, "both", "drifted", "configured: nosmt is missing", change(None, BOOT_OFF)),
+        row(PLAIN, NOSMT, DISABLED, "both", "compliant", NO_SMT, change()),
+        row(PLAIN, NOSMT, ENABLED, "both", "drifted", "configured: nosmt is still there", change(None, BOOT_ON)),
+        # Two threads of a core are wanted, and there is one.
+        row(PLAIN, {}, threads(2), "runtime", "drifted", None, None),
+        row(PLAIN, {"hardware_class": ARM}, ENABLED, "runtime", "compliant", NO_SMT, change()),
+        row(PLAIN, {}, part("node", "0"), "runtime", "compliant", NO_SMT, change()),
+        # What the host does not have is a bad policy.
+        row(PLAIN, {}, part("node", "9"), "runtime", "bad_policy", f"no node 9 on this host: {NODES}", None),
+        row(
+            TWO_PACKAGES, {}, part("package", "2"), "both", "bad_policy", f"no package 2 on this host: {PACKAGES}", None
+        ),
+        row(
+            TWO_PACKAGES, {}, part("cpus", "6-9"), "both", "bad_policy", "no CPU 8 on this host: it has CPUs 0-7", None
+        ),
+    ],
+)
+def test_what_differs_is_named_and_only_that_is_changed(
+    tmp_path, machine, facts, desired, scope, status, sentence, changed
+):
+    verdict = judge(known(tmp_path, machine, **facts), desired, scope)
+    assert (verdict["status"], verdict["change"] if changed else None) == (status, changed)
+    prefix = "disabled_on: there is " if status == "bad_policy" else ""
+    assert sentence is None or verdict["sentence"] == prefix + sentence
+    assert status != "bad_policy" or verdict["hardware_class"].startswith("x86_64-")
+
+
+def test_forced_off_is_final_until_a_reboot(tmp_path):
+    assert judge(known(tmp_path, FORCED), ENABLED)["running"]["blocked_by"] is not None
+
+
+@pytest.mark.parametrize(
+    "configured", ["", "nosmt", "nosmt=force", "maxcpus=4", "mitigations=auto,nosmt", "mds=full,nosmt", "nosmt nosmt"]
+)
+@pytest.mark.parametrize("state", ["enabled", "disabled"])
+def test_compliant_is_where_smt_boot_args_would_change_no_argument(tmp_path, configured, state):
+    boot_maker.grub_tree(tmp_path, settings=f'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX="{configured}"\n')
+    boot_maker.running(tmp_path)
+    fs = host_files.HostFs(str(tmp_path))
+    actual = compliance.configured(gathered(tmp_path), DesiredState(state))["status"]
+    result = boot_change.run(fs, boot_change.Request(state, None, False, False), "x86_64", "6.1.0-13-amd64")
+    assert actual == ("compliant" if result["configured_before"] == result["configured"] else "drifted")
+    assert compliance.configured(gathered(tmp_path), DesiredState(state))["status"] == "compliant"
+
+
+@pytest.mark.parametrize(
+    ("machine", "boot", "both", "runtime", "next_boot"),
+    [
+        (None, [], "drifted", "drifted", "drifted"),
+        (None, ["nosmt"], "drifted", "drifted", "compliant"),
+        (None, None, "drifted", "drifted", "unknown"),
+        (OFF, ["nosmt"], "compliant", "compliant", "compliant"),
+        (OFF, [], "drifted", "compliant", "drifted"),
+        (OFF, None, "unknown", "compliant", "unknown"),
+    ],
+)
+def test_the_scope_says_what_counts(tmp_path, machine, boot, both, runtime, next_boot):
+    found = known(tmp_path, machine, configured=boot)
+    status = [judge(found, DISABLED, scope)["status"] for scope in ("both", "runtime", "boot")]
+    assert status == [both, runtime, next_boot]
+
+
+@pytest.mark.parametrize(
+    ("control", "desired", "hypervisor", "booted", "of_firmware"),
+    [
+        ("on", "enabled", None, [], "known"),
+        ("notsupported", "enabled", None, [], "possible"),
+        # Somebody else's firmware, CPUs that the kernel did not look at, and what nobody wants.
+        ("notsupported", "enabled", "kvm", [], None),
+        ("on", "enabled", None, ["maxcpus=4"], None),
+        ("notimplemented", "enabled", None, [], None),
+        ("on", "disabled", None, [], None),
+    ],
+)
+def test_smt_that_is_wanted_and_off_in_firmware_is_said_and_counted(
+    tmp_path, control, desired, hypervisor, booted, of_firmware
+):
+    found = known(tmp_path, sysfs_tree.Machine(threads=1, control=control), booted, hypervisor=hypervisor)
+    verdict = judge(found, DesiredState(desired), "runtime")
+    assert verdict["status"] == "compliant" and verdict["change"]["running"] is None
+    assert verdict["sentence"].startswith(compliance.LACKING) == bool(of_firmware)
+    assert (verdict["sentence"] == compliance.LACKING) == (of_firmware == "known")
+    fleet = compliance_report.sentence([("a", verdict), ("b", judge(known(tmp_path / "b"), ENABLED))])
+    assert ("1 host" in fleet) == bool(of_firmware) and fleet.startswith("2 hosts: 2 compliant.")
+
+
+def test_only_what_can_have_no_other_state_is_without_smt(tmp_path):
+    found = known(tmp_path, PLAIN)
+    assert compliance.without_smt(found)
+    assert not compliance.without_smt(known(tmp_path / "a", FORCED))
+    assert not compliance.without_smt({**found, "supported": None})
+    # A measurement found siblings that the hypervisor hides.
+    assert not compliance.without_smt({**found, "measured": {"agrees_with_kernel": False, "pairs": ["0-1"]}})
+
+
+@pytest.mark.parametrize(
+    ("facts", "status", "memory", "later", "sentence"),
+    [
+        ({"wanted": {"differences": ["x reads 0"]}}, "drifted", "drifted", "compliant", "memory: x reads 0"),
+        ({"wanted": {"refusal": "no", "differences": ["x"]}}, "drifted", "drifted", "compliant", "memory: no"),
+        ({"wanted": {"differences": []}}, "compliant", "compliant", "compliant", ""),
+        (
+            {"wanted": {"boot_differences": ["z.conf makes it 0"], "boot_blocked_by": "take it out"}},
+            "drifted",
+            "compliant",
+            "drifted",
+            "memory configured: z.conf makes it 0",
+        ),
+        # Services alone say nothing of the next boot.
+        ({"wanted": None, "protect_differences": ["db is not"]}, "drifted", "drifted", None, "memory: db is not"),
+    ],
+)
+def test_memory_counts_beside_it_and_at_the_next_boot(tmp_path, facts, status, memory, later, sentence):
+    verdict = judge(known(tmp_path), ENABLED, memory=compliance.memory_aspects(facts))
+    assert (verdict["status"], verdict["sentence"], verdict["memory"]["status"]) == (status, sentence, memory)
+    found = verdict["memory_configured"]
+    assert (found and found["status"]) == later and verdict["change"]["memory"] == (status == "drifted")
+    assert (found or {}).get("blocked_by") == ("take it out" if later == "drifted" else None)
+
+
+@pytest.mark.parametrize(
+    ("actual", "way"),
+    [
+        (None, None),
+        ("x", None),
+        ({}, {"since": None, "back_to": None}),
+        (
+            {"since": "2026-03-01T12:00:00Z", "back_to": "CPUs 0-4"},
+            {"since": "2026-03-01T12:00:00Z", "back_to": "CPUs 0-4"},
+        ),
+        (
+            {"since": 7, "back_to": "x\x1b[2J\ny{{ 7 }}", "running": {"state": "enabled"}},
+            {"since": None, "back_to": text.line("x\x1b[2J\ny{{ 7 }}", 500)},
+        ),
+    ],
+)
+def test_of_what_a_host_calls_a_pending_rollback_only_what_is_one_is_taken(tmp_path, actual, way):
+    assert judge(known(tmp_path, pending_rollback=actual), ENABLED)["pending_rollback"] == way
+
+
+SAYS = (
+    "a change for user jo waits for its confirmation, and is rolled back in about 90 s without it: confirm it, or wait"
+    " for that"
+)
+
+
+def test_a_host_whose_change_waits_for_its_confirmation_is_left_alone(tmp_path):
+    waiting = {"by": "for user jo", "seconds_left": 90}
+    found = known(tmp_path, FORCED, pending_change=waiting)
+    memory = compliance.memory_aspects({"wanted": {"differences": ["x"]}})
+    for scope in ("runtime", "both", "boot"):
+        verdict = compliance.judge(found, ENABLED, scope, memory)
+        assert verdict["status"] == "drifted" and verdict["sentence"].endswith(f". {SAYS}")
+        assert (verdict["pending_change"], verdict["change"]) == (SAYS, change())
+        assert rollout.blocked_by(verdict, reboot_ok=True) == SAYS and not rollout.is_pending(verdict, reboot_ok=True)
+    fine = judge(known(tmp_path / "on", pending_change=waiting), ENABLED)
+    assert (fine["status"], fine["sentence"]) == ("compliant", SAYS), "it is as wanted, for now"
+    assert judge(known(tmp_path / "x", pending_change="x"), ENABLED)["pending_change"] is None
+    hostile = known(tmp_path / "y", pending_change={"by": "\x1b[2J{{ 7 }}\nfatal", "seconds_left": "x"})
+    assert judge(hostile, ENABLED)["pending_change"].isprintable()
+
+
+NAMES = [*("online", "present", "offline", "runtime", "running", "configured"), "max", "chosen", "impossible", "state"]
+FIELDS = ["supported", "control", "active", "threads_per_core", "cpus", "sibling_groups", "boot", "methods", "nodes"]
+FIELDS += ["hardware_class", "complete", "pending_rollback", "pending_change", "packages", "online_before", "consumers"]
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=20)
+    | st.text(string.digits + "-,", max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.fixture(scope="module", name="usual")
+def _usual(tmp_path_factory):
+    return known(tmp_path_factory.mktemp("usual"))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    change=st.dictionaries(st.sampled_from(FIELDS), JSON),
+    desired=st.sampled_from([*DESIRED_STATES, ON_PACKAGE_1, DesiredState()]),
+    scope=st.sampled_from(policy.SCOPES),
+)
+def test_facts_of_any_shape_get_a_verdict(usual, change, desired, scope):
+    for found in (change, {**usual, **change}):
+        verdict = judge(found, desired, scope)
+        assert verdict["status"] in compliance.STATUSES and verdict["sentence"].isprintable()
+        assert len(json.dumps(verdict)) < 20_000
+    assert judge([change], desired)["status"] == "unknown"
+
+
+def test_many_differences_have_a_short_verdict(usual):
+    found = {**usual, "boot": {**usual["boot"], "configured": ["nosmt=" + "x" * 10**4] * 100}}
+    assert len(json.dumps(judge(found, DISABLED))) < 20_000
+
+
+@pytest.mark.parametrize(("machine", "control"), [("ppc64le", "2"), ("x86_64", None)])
+def test_the_number_that_powers_control_would_read(tmp_path, machine, control):
+    found = known(tmp_path, sysfs_tree.Machine(threads=4), hardware_class=f"{machine}-1s2c8t-split-00000000")
+    reasons = judge(found, DesiredState(threads=2), "runtime")["running"]["reasons"]
+    assert reasons == [f"smt/control reads 'on' instead of {control}"] * bool(control) + ["CPUs 4-7 are online"]
+
+
+@pytest.mark.parametrize("message", ["no route", "Task failed: no route", "Task failed: Action failed: no route"])
+def test_what_is_said_of_a_host_is_the_same_with_each_release_of_ansible(message):
+    assert compliance.from_registered({"unreachable": True, "msg": message})["sentence"] == "no route"
+    assert compliance.from_registered({"failed": True, "msg": f"web: {message}"})["sentence"] == f"web: {message}"
+
+
+SERVICE = {"program": "nginx", "unit": "nginx.service", "is_service": True, "counted": 8, "cpus": 4}
+SERVICE.update(has="nginx.service has 8 worker processes for 8 CPUs", remedy="restart it")
+SAID = "nginx.service has 8 worker processes for 8 CPUs, and has 4: restart it"
+
+
+@pytest.mark.parametrize(
+    ("service", "scope", "consumers", "status"),
+    [
+        (SERVICE, "runtime", {"nginx": "restart"}, "drifted"),
+        (SERVICE, "runtime", None, "compliant"),
+        (SERVICE, "runtime", {"java": "restart"}, "compliant"),
+        (SERVICE, "runtime", {"nginx": "none"}, "compliant"),
+        # What runs in a container, or what a user calls nginx, is not for smt_state.
+        ({**SERVICE, "is_service": False}, "runtime", {"nginx": "restart"}, "compliant"),
+        (SERVICE, "boot", {"nginx": "restart"}, None),
+    ],
+)
+def test_a_service_that_believes_in_another_number_is_named_and_is_drift_where_it_has_to_follow(
+    tmp_path, service, scope, consumers, status
+):
+    machine = sysfs_tree.Machine(cores=4, numbering="adjacent", control="off", offline=(1, 3, 5, 7))
+    found = known(tmp_path, machine, configured=["nosmt"], online_before="0-7", consumers=[service])
+    verdict = judge(found, DISABLED, scope, None, consumers)
+    assert (verdict["running"] and verdict["status"], verdict["services"]) == (status, [SAID])
+    assert verdict["change"]["running"] == ({"state": "disabled"} if status == "drifted" else None)
+    # It is said once.
+    assert compliance_report.how(verdict) == f"{'running' if status == 'drifted' else 'services'}: {SAID}"
