@@ -151,7 +151,7 @@ smt_eval_truth: PACKAGES := sysbench
 # The rooms that use the controller's libraries, with the oldest versions of these that requirements.txt names.
 lowest: PACKAGES := gzip sysbench
 lowest: setup $(LOWEST)/.ready ## the controller's packages with the oldest libraries that requirements.txt names
-	$(RUN) $(LOWEST)/bin/$(PYTEST) tests/unit/_border tests/unit/_report
+	$(RUN) $(LOWEST)/bin/$(PYTEST) tests/unit/_ask/border tests/unit/_measure/report
 
 $(CORES) $(NEWER_CORES): PACKAGES := $(OF_PLAYBOOKS)
 $(CORES) $(NEWER_CORES): core-%: .cache/core-%/.ready ## playbooks with another release of ansible-core: make core-2.16 to core-2.18, and with Python 3.12 or later core-2.20 and core-newest

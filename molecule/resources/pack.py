@@ -24,7 +24,7 @@ with zipfile.ZipFile(target, "w") as archive:
     for package in (PACKAGE, *PACKAGE.parents[:-1]):
         archive.writestr(str(package / "__init__.py"), "")
     # In an archive only a folder with this file is a package.
-    for folder in sorted({path.parent for path in MODULE_UTILS.rglob("*.py")}):
+    for folder in sorted(path for path in MODULE_UTILS.rglob("*") if path.is_dir() and path.name != "__pycache__"):
         archive.writestr(str(PACKAGE / folder.relative_to(MODULE_UTILS) / "__init__.py"), "")
     for path in sorted(MODULE_UTILS.rglob("*.py")):
         archive.write(path, str(PACKAGE / path.relative_to(MODULE_UTILS)))

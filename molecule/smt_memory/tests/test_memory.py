@@ -169,7 +169,7 @@ def probe(host, mib):
     return json.loads(
         host.check_output(
             "cd /usr/local/lib && python3 -c %s",
-            "import json; from memory._memory import overcommit_test as m; "
+            "import json; from memory._set.memory import overcommit_test as m; "
             f"print(json.dumps([m.allocatable(), m.run({mib} << 20, touch=True, confine=32 << 20)]))",
         )
     )

@@ -9,7 +9,7 @@ raises an error that names the invalid part; nothing is skipped or repaired.
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
+from .errors import HostError
 
 MAX_CPU = 65535
 """Highest CPU number accepted.

@@ -8,8 +8,8 @@ Source: Documentation/admin-guide/cgroup-v2.rst. Paths of cgroups are as in /pro
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files
-from ansible_collections.threadwise.smt.plugins.module_utils._know.bindings import cpusets
+from ..._host import cpulist, kernel_files
+from . import cpusets
 
 CONTROLLER = "cpuset"
 

@@ -6,8 +6,8 @@ only what the kernel does counts.
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files
-from ansible_collections.threadwise.smt.plugins.module_utils._know.bindings import cpusets, tasks
+from ..._host import cpulist, kernel_files
+from . import cpusets, tasks
 
 SUFFIXES = (".service", ".scope", ".slice")
 

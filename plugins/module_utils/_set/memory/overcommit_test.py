@@ -22,8 +22,8 @@ import time
 import typing as t
 from collections.abc import Callable
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host.compat.typing_forms import TypedDict
-from ansible_collections.threadwise.smt.plugins.module_utils._set.memory.errors import MemoryPolicyError
+from ..._host.compat.typing_forms import TypedDict
+from .errors import MemoryPolicyError
 
 MIB = 1 << 20
 # The resolution of the measurement.
