@@ -67,9 +67,9 @@ class Isolated(RuntimeArm):
     def _refusal(self) -> "str | None":
         """Return why the kernel would make no valid partition, or None."""
         sets = [entry for entry in cpusets.find(self.host.files) if entry.version == 2 and entry.inside != GROUP]
-        partitions = [entry for entry in sets if entry.inside.count("/") == 1 and entry.cpus & self._cpus]
-        if partitions:
-            taken = ", ".join(f"{entry.inside[1:]} ({cpulist.render(entry.cpus)})" for entry in partitions)
+        overlapping = [entry for entry in sets if entry.inside.count("/") == 1 and entry.cpus & self._cpus]
+        if overlapping:
+            taken = ", ".join(f"{entry.inside[1:]} ({cpulist.render(entry.cpus)})" for entry in overlapping)
             return (
                 "the kernel makes no partition of CPUs that another cpuset beside it names:"
                 f" {text.printable(taken, 200)}"

@@ -131,32 +131,19 @@ def compare_host(
     return comparisons
 
 
-def _is_given(result: HostResult, comparison: Comparison) -> bool:
+def _is_given(result: HostResult, rate: Comparison) -> bool:
     """Return whether a rate is the load generator's, so that response times and failures decide: both arms do what the
     workload's parameter asks for, or without one the same while CPUs of both are idle (utilization law: P. Denning, J.
     Buzen, The operational analysis of queueing network models, ACM Computing Surveys 10 (1978)).
     """
-    if (
-        comparison["kind"] != "arm"
-        or not costs.rate_of(comparison["unit"])
-        or comparison["verdict"] in (paired.GAIN, paired.LOSS)
-    ):
+    if rate["kind"] != "arm" or not costs.rate_of(rate["unit"]) or rate["verdict"] in (paired.GAIN, paired.LOSS):
         return False
-    if asked := comparison.get("parameter"):
-        return all(
-            abs(comparison[f"{side}_value"] / asked - 1) <= 1 - usage.NEARLY for side in ("baseline", "candidate")
-        )
+    if asked := rate.get("parameter"):
+        return all(abs(rate[f"{side}_value"] / asked - 1) <= 1 - usage.NEARLY for side in ("baseline", "candidate"))
     samples = recorded.by_key(result)
-    keys = [
-        (comparison["workload"], recorded.sampled_as(result, WHOLE_MACHINE, arm), arm, None)
-        for arm in sides_of(comparison)
-    ]
+    keys = [(rate["workload"], recorded.sampled_as(result, WHOLE_MACHINE, arm), arm, None) for arm in sides_of(rate)]
     used = [usage.busy(itertools.chain(*samples.get(key, {}).values())) or usage.FULL for key in keys]
-    return (
-        comparison["verdict"] == paired.EQUIVALENT
-        and comparison["placement"] == WHOLE_MACHINE
-        and max(used) < usage.FULL
-    )
+    return rate["verdict"] == paired.EQUIVALENT and rate["placement"] == WHOLE_MACHINE and max(used) < usage.FULL
 
 
 def place_of(comparison: Comparison) -> tuple[t.Any, ...]:
@@ -196,13 +183,11 @@ def of_smt(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> l
         every_metric: False for those of primary metrics, which decide.
     """
     main = [
-        comparison
-        for comparison in comparisons
-        if comparison["placement"] == WHOLE_MACHINE
-        and is_of_smt(comparison)
-        and (every_metric or comparison["primary"])
+        row
+        for row in comparisons
+        if row["placement"] == WHOLE_MACHINE and is_of_smt(row) and (every_metric or row["primary"])
     ]
-    return [comparison if comparison["effect"] == SMT_OFF else turned(comparison) for comparison in main]
+    return [row if row["effect"] == SMT_OFF else turned(row) for row in main]
 
 
 def is_of_smt(comparison: Comparison) -> bool:
@@ -255,16 +240,9 @@ def at_widest(comparisons: t.Iterable[Comparison], every_metric: bool = False) -
     arguments as in :func:`of_other_arms`.
     """
     widest: dict[tuple[t.Any, ...], Comparison] = {}
-    of_arms = [
-        comparison
-        for comparison in comparisons
-        if comparison["kind"] == "arm" and (every_metric or comparison["primary"])
-    ]
-    for comparison in sorted(of_arms, key=lambda comparison: _narrowness(comparison["placement"])):
-        widest.setdefault(
-            (comparison["workload"], comparison.get("parameter"), sides_of(comparison), comparison["metric"]),
-            comparison,
-        )
+    of_arms = [row for row in comparisons if row["kind"] == "arm" and (every_metric or row["primary"])]
+    for row in sorted(of_arms, key=lambda row: _narrowness(row["placement"])):
+        widest.setdefault((row["workload"], row.get("parameter"), sides_of(row), row["metric"]), row)
     return list(widest.values())
 
 
@@ -353,9 +331,7 @@ def _of_as_many_workers(names: t.Collection[str]) -> list[tuple[str, str, str]]:
 
 def _taken(samples: t.Iterable[recorded.Key], arm: str) -> list[str]:
     """Return the placements of an arm's samples, in the order of the result."""
-    return list(
-        dict.fromkeys(placement for _workload, placement, sampled_arm, _parameter in samples if sampled_arm == arm)
-    )
+    return list(dict.fromkeys(placement for _workload, placement, sampled, _parameter in samples if sampled == arm))
 
 
 def _placements_of(result: HostResult, samples: dict[recorded.Key, t.Any], baseline: str) -> list[str]:
@@ -427,19 +403,17 @@ def _family(
         )
         if not blocks or any(metric in sample.metrics and sample.metrics[metric].value == 0 for sample in taken):
             continue
-        described = dataclasses.replace(
-            measures.describe_workload(result, workload, parameter, metric), primary=primary
-        )
+        measure = dataclasses.replace(measures.describe_workload(result, workload, parameter, metric), primary=primary)
         measured_blocks.append(1 + max(*before, *after))
         both = set(before) & set(after)
         alone.append([sum(bool(side[block]) for block in both) - len(blocks) for side in (before, after)])
         # No look is at a most load.
         own = primary and metric != limits.MOST_LOAD
         deciding.append(own and _decides(result, samples, (workload, parameter), (baseline, candidate)))
-        values.append(([before[block] for block in blocks], [after[block] for block in blocks], described.better))
+        values.append(([before[block] for block in blocks], [after[block] for block in blocks], measure.better))
         family.append(
             {
-                **described.described(),
+                **measure.described(),
                 "kind": kind,
                 "effect": effect,
                 "placement": placement,

@@ -126,7 +126,7 @@ def compare_family(
         SampleError: a value or a setting is not valid.
     """
     _check_settings(margin, confidence)
-    samples = [_samples(*comparison) for comparison in family]
+    samples = [_samples(*compared) for compared in family]
     taken = looks or [()] * len(samples)
     p_values = [sample.p_value() for sample in samples]
     over_all_looks = [spending.adjusted(p_value, of_one) for p_value, of_one in zip(p_values, taken)]
@@ -135,8 +135,8 @@ def compare_family(
     # As the plan itself, which knows no p-values of the others: the strictest level of Holm's procedure.
     at_look = (1 - float(confidence)) / max(1, len(samples))
     kept = [
-        early.share_kept(p_value, of_one, alpha) if decides and not _found_before(comparison, of_one, at_look) else 1.0
-        for comparison, p_value, alpha, of_one, decides in zip(
+        early.share_kept(p_value, of_one, alpha) if decides and not _found_before(compared, of_one, at_look) else 1.0
+        for compared, p_value, alpha, of_one, decides in zip(
             family, p_values, alphas, taken, deciding or [True] * len(samples)
         )
     ]

@@ -81,16 +81,16 @@ def of_workload(
         name: of the workload.
         confidence: of the intervals.
     """
-    described = measures.describe_workload(result, name)
+    measure = measures.describe_workload(result, name)
     kinds: dict[Kind, list[Sample]] = {}
     for sample in samples:
-        if recorded.good_value(sample, described.metric) is not None:
+        if recorded.good_value(sample, measure.metric) is not None:
             kinds.setdefault((sample.placement, sample.arm, sample.parameter), []).append(sample)
     rates = {
-        kind: _by_block(members, lambda sample: recorded.good_value(sample, described.metric))
+        kind: _by_block(members, lambda sample: recorded.good_value(sample, measure.metric))
         for kind, members in kinds.items()
     }
-    capacity = _capacities(result, kinds, rates) if described.adds_up else {}
+    capacity = _capacities(result, kinds, rates) if measure.adds_up else {}
     usages = {}
     for kind, every in kinds.items():
         if not (members := list(filter(_shares, every))):
@@ -98,7 +98,7 @@ def of_workload(
         most, saturated = capacity.get(kind[1], ({}, False))
         shares = _by_block(members, _share)
         cpus = _mean([sum(_shares(sample)) for sample in members])
-        rate = _mean(list(rates[kind].values())) if described.adds_up else None
+        rate = _mean(list(rates[kind].values())) if measure.adds_up else None
         usages[kind] = Usage(
             name,
             *kind,

@@ -486,14 +486,14 @@ def _of_other_work(analysis: HostAnalysis) -> str:
     on_both = {level.workload for level in of_whole if level.arm == recorded.OF_SMT[0]}
     for level in of_whole:
         if level.arm == recorded.OF_SMT[1] and level.workload in on_both:
-            described = measures.describe_workload(analysis.result, level.workload, level.parameter)
-            if (described.aggregate, described.better) == ("sum", "lower"):
+            measure = measures.describe_workload(analysis.result, level.workload, level.parameter)
+            if (measure.aggregate, measure.better) == ("sum", "lower"):
                 return (
-                    f"{described.metric} of {described.title} is a sum over as many workers as ran: declare what a job"
+                    f"{measure.metric} of {measure.title} is a sum over as many workers as ran: declare what a job"
                     " takes"
                 )
-            if described.aggregate == workload_metrics.UNDECLARED:
-                return f"it is not declared what {described.metric} of {described.title} is of"
+            if measure.aggregate == workload_metrics.UNDECLARED:
+                return f"it is not declared what {measure.metric} of {measure.title} is of"
     return ""
 
 

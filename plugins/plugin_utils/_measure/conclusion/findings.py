@@ -44,11 +44,11 @@ def measured(analysis: HostAnalysis) -> list[str]:
     sentences: dict[str, str] = {}
     for level in analysis.levels:
         if level.primary and level.value is not None:
-            described = measures.describe_workload(analysis.result, level.workload, level.parameter)
+            measure = measures.describe_workload(analysis.result, level.workload, level.parameter)
             ends = [wording.amount(end, 4) for end in (level.low, level.high) if end is not None]
             interval = f" ({' to '.join(ends)})" if ends else ""
             where, value = placements.title(level.placement), wording.amount(level.value, 4)
-            sentences[level.workload] = f"{described.title}, {where}: {value} {described.unit}{interval}."
+            sentences[level.workload] = f"{measure.title}, {where}: {value} {measure.unit}{interval}."
     return list(sentences.values())
 
 

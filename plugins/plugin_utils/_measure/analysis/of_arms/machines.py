@@ -72,15 +72,15 @@ def capacities(result: HostResult, levels: t.Iterable[Level]) -> list[Capacity]:
 
 
 def _capacity(result: HostResult, level: Level) -> Capacity | None:
-    described = measures.describe_workload(result, level.workload)
-    if not described.adds_up:
+    measure = measures.describe_workload(result, level.workload)
+    if not measure.adds_up:
         return None
     used = _cpus(result, level.arm)
     cores = len([core for core in recorded.cores_of(result.facts) if used.intersection(core)]) or None
     cpus = len(used) or None
     paid = result.costs or Costs()
     licences = {"core": cores, "thread": cpus, "host": 1}.get(paid.licence_per or "")
-    price, nominal, by_time = paid.price_per_hour, result.environment.nominal_mhz, costs.rate_of(described.unit)
+    price, nominal, by_time = paid.price_per_hour, result.environment.nominal_mhz, costs.rate_of(measure.unit)
     rate = level.value or 0.0
 
     def by(amount: float | None) -> float | None:
@@ -88,8 +88,8 @@ def _capacity(result: HostResult, level: Level) -> Capacity | None:
 
     return Capacity(
         workload=level.workload,
-        title=described.title,
-        unit=described.unit,
+        title=measure.title,
+        unit=measure.unit,
         arm=level.arm,
         arm_title=level.arm_title,
         rate=rate,
