@@ -100,7 +100,7 @@ def test_arguments_that_it_cannot_have_leave_what_brings_it_back_from_others(hos
 
 def test_another_visit_is_refused_with_what_it_said_last_and_the_way_out(host, monkeypatch):
     visit.begin(host.fs, NOSMT, 600, EVALUATION)
-    monkeypatch.setattr(units, "said", lambda: "it cannot be rebooted:\x1b[31m no")
+    monkeypatch.setattr(units, "status_text", lambda: "it cannot be rebooted:\x1b[31m no")
     with pytest.raises(visit.VisitError) as refused:
         visit.begin(host.fs, NOSMT, 600, "the trial t")
     assert str(refused.value).startswith(
