@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import traceback
 
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import locks
@@ -13,34 +12,22 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import locks
 NOBODY = 65534
 
 
-def said_to_an_ordinary_user(tmp_path):
-    """Take the lock in a process that is not root, below a directory that it may not write.
-
-    Returns the message of the refusal.
-    """
+def test_a_user_who_is_not_root_hears_what_root_is_needed_for_and_how_to_become_it(tmp_path):
+    """In a process that is not root, below a directory that it may not write."""
     tmp_path.chmod(0o500)
     reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
+    if os.fork() == 0:
         try:
             if os.geteuid() == 0:
                 os.setuid(NOBODY)
-            with locks.HostLock(str(tmp_path), "smt_state"):
-                pass
+            locks.HostLock(str(tmp_path), "smt_state").__enter__()
         except locks.HostLockError as error:
             os.write(writing, str(error).encode())
-        except BaseException:
-            traceback.print_exc()
         finally:
             os._exit(0)
     os.close(writing)
-    os.waitpid(child, 0)
+    said = os.read(reading, 10_000).decode()
     tmp_path.chmod(0o700)
-    return os.read(reading, 10_000).decode()
-
-
-def test_a_user_who_is_not_root_hears_what_root_is_needed_for_and_how_to_become_it(tmp_path):
-    said = said_to_an_ordinary_user(tmp_path)
     assert said.startswith("smt_state needs root to change this host") and "become: true" in said
 
 
@@ -50,12 +37,8 @@ def test_who_holds_the_lock_is_told_without_taking_it(tmp_path):
     with locks.HostLock(str(tmp_path), "smt_state"):
         assert free.holder().startswith(f"this host is being changed by smt_state, pid {os.getpid()} for user ")
     assert free.holder() is None
-    with (
-        locks.HostLock(str(tmp_path), "the next one"),
-        pytest.raises(locks.HostLockError, match="by the next one"),
-        free,
-    ):
-        pass
+    with locks.HostLock(str(tmp_path), "the next one"), pytest.raises(locks.HostLockError, match="by the next one"):
+        free.__enter__()
 
 
 def test_a_full_run_keeps_nobody_from_the_lock(tmp_path, monkeypatch):

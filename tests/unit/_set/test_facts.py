@@ -1,6 +1,5 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-from __future__ import annotations
 
 import dataclasses
 import json
@@ -11,7 +10,12 @@ import sysfs_tree
 import yaml
 from ansible.module_utils import basic
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._know.machine import hypervisor, vulnerabilities
+from ansible_collections.threadwise.smt.plugins.module_utils._know.machine import (
+    hypervisor,
+    ppc64_cpu,
+    processors,
+    vulnerabilities,
+)
 from ansible_collections.threadwise.smt.plugins.module_utils._know.topology import cache as topology_cache, topology
 from ansible_collections.threadwise.smt.plugins.module_utils._set import facts as smt_facts_module
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import snapshot as smt_snapshot
@@ -41,29 +45,14 @@ def shown(facts, expected):
 def test_the_facts_are_those_that_are_documented(tmp_path):
     facts = gather(tmp_path, Machine(packages=2, cores=9))
     assert set(facts) == set(DOCUMENTED) and json.loads(json.dumps(facts)) == facts
-    expected = {
-        "supported": True,
-        "control": "on",
-        "active": True,
-        "sockets": 2,
-        "cores": 18,
-        "numbering": "split",
-        "cpus": {"present": "0-35", "possible": "0-35", "online": "0-35", "offline": "", "isolated": ""},
-        "packages": ["0-8,18-26", "9-17,27-35"],
-        "primaries": "0-17",
-        "secondaries": "18-35",
-        "threads_per_core": {"min": 2, "max": 2, "online_max": 2},
-        "nodes": {"0": "0-8,18-26", "1": "9-17,27-35"},
-        "measured": None,
-        "problems": [],
-    }
+    expected = {"supported": True, "control": "on", "active": True, "sockets": 2, "cores": 18, "numbering": "split"}
+    expected["cpus"] = {"present": "0-35", "possible": "0-35", "online": "0-35", "offline": "", "isolated": ""}
+    expected.update(packages=["0-8,18-26", "9-17,27-35"], primaries="0-17", secondaries="18-35", measured=None)
+    expected.update(threads_per_core={"min": 2, "max": 2, "online_max": 2}, problems=[])
+    expected["nodes"] = {"0": "0-8,18-26", "1": "9-17,27-35"}
     assert shown(facts, expected) == expected and facts["sibling_groups"][:2] == ["0,18", "1,19"]
     name, _mark, digest = facts["hardware_class"].rpartition("-")
     assert name == "x86_64-2s18c36t-split" and len(digest) == 8
-    # In a recorded tree nothing can be changed.
-    methods = facts["methods"]
-    assert methods["runtime"]["chosen"] is methods["boot"]["chosen"] is None
-    assert "recorded tree" in methods["runtime"]["impossible"]["smt_control"]
 
 
 def test_which_cpus_were_online_before_the_first_change(tmp_path):
@@ -115,16 +104,10 @@ def test_siblings_that_are_off_are_known_by_the_topology_cache(tmp_path, is_save
         assert topology_cache.save(fs, topology.read_topology(fs))
     (tmp_path / "sys").rename(tmp_path / "before")
     facts = gather(tmp_path, SIBLINGS_OFF)
-    expected = {
-        "source": "saved" if is_saved else "sysfs",
-        "complete": is_saved,
-        "supported": True,
-        "active": False,
-        "secondaries": "4-7" if is_saved else "",
-        "hardware_class": before if is_saved else None,
-        "cores": 4,
-        "threads_per_core": dict.fromkeys(("min", "max"), 2 if is_saved else 1) | {"online_max": 1},
-    }
+    known = 2 if is_saved else 1
+    expected = {"source": "saved" if is_saved else "sysfs", "complete": is_saved, "supported": True, "active": False}
+    expected.update(secondaries="4-7" if is_saved else "", hardware_class=before if is_saved else None, cores=4)
+    expected["threads_per_core"] = {"min": known, "max": known, "online_max": 1}
     assert before and shown(facts, expected) == expected
 
 
@@ -133,16 +116,11 @@ def test_siblings_that_are_off_are_known_by_the_topology_cache(tmp_path, is_save
     [
         ("on", MACHINE, True),
         ("off", SIBLINGS_OFF, True),
-        ("forceoff", SIBLINGS_OFF, True),
-        ("1", SIBLINGS_OFF, True),
         ("notsupported", Machine(threads=1), False),
-        ("notimplemented", Machine(threads=1), False),
         ("notimplemented", Machine(threads=4), True),
         ("notimplemented", Machine(threads=1, offline=(1,)), None),
         ("", Machine(threads=1), False),
         ("", MACHINE, True),
-        ("", Machine(threads=1, offline=(1,)), None),
-        ("notsupported", Machine(threads=1, offline=(1,)), False),
     ],
 )
 def test_supported(tmp_path, control, machine, supported):
@@ -154,9 +132,6 @@ def test_supported(tmp_path, control, machine, supported):
     [
         ("1", MACHINE, True, 0),
         ("0", SIBLINGS_OFF, False, 0),
-        ("", MACHINE, True, 0),
-        ("", SIBLINGS_OFF, False, 0),
-        ("x", Machine(threads=1), False, 0),
         # It contradicts the lists.
         ("0\n", MACHINE, False, 1),
     ],
@@ -167,15 +142,10 @@ def test_active(tmp_path, active, machine, wanted, problems):
     assert ["smt/active reads 0" in one for one in facts["problems"]] == [True] * problems
 
 
-def test_without_smt_files_the_control_is_absent_and_without_cores_nothing_is_known(tmp_path):
+def test_without_smt_files_the_control_is_absent(tmp_path):
     tree = sysfs_tree.without(sysfs_tree.files(MACHINE), "smt/control", "smt/active")
     facts = smt_facts_module.gather(files_of(tmp_path / "a", tree))
     assert (facts["control"], facts["active"], facts["supported"]) == ("absent", True, True)
-    none = smt_facts_module.gather(files_of(tmp_path / "b", {"proc/cpuinfo": "processor : 0\n"}))
-    assert none["active"] is None
-
-
-# ---- methods ---------------------------------------------------------------------------------------------------------
 
 
 class RootFs(host_files.HostFs):
@@ -194,8 +164,6 @@ class RootFs(host_files.HostFs):
         (Machine(threads=1), 0, "notsupported", "no core has a sibling"),
         (dataclasses.replace(SIBLINGS_OFF, control="forceoff"), 0, "reboot", "forceoff"),
         (SIBLINGS_OFF, 0, None, "reads off"),
-        (dataclasses.replace(MACHINE, offline=(7,)), 0, None, None),
-        (dataclasses.replace(MACHINE, offline=(7,), control=""), 0, "has no", None),
         (MACHINE, 1000, "become", "become"),
         ("no hot-plug", 0, None, "no CPU hot-plug"),
     ],
@@ -213,8 +181,6 @@ def test_methods_at_run_time(tmp_path, monkeypatch, machine, user, control_reaso
         assert reasons[name] in said and "\x1b" not in said
 
 
-# ---- hardware class --------------------------------------------------------------------------------------------------
-
 INFO = sysfs_tree.files(MACHINE)["proc/cpuinfo"]
 
 
@@ -222,9 +188,7 @@ INFO = sysfs_tree.files(MACHINE)["proc/cpuinfo"]
     ("other", "further", "is_same"),
     [
         (MACHINE, {"proc/cpuinfo": INFO.replace("microcode\t: 0x1", "microcode\t: 0x2")}, True),
-        (MACHINE, {"proc/cpuinfo": INFO.replace("stepping\t: 7", "stepping\t: 7\ncpu MHz\t: 900")}, True),
         (dataclasses.replace(MACHINE, model="Another CPU"), {}, False),
-        (dataclasses.replace(MACHINE, numbering="adjacent"), {}, False),
         (Machine(packages=1, cores=2), {}, False),
         (Machine(packages=2, cores=2, threads=1), {}, False),
         (dataclasses.replace(MACHINE, flags="fpu lm ht hypervisor"), {}, False),
@@ -236,21 +200,14 @@ def test_the_hardware_class_is_that_of_the_machine_and_not_of_what_may_change(tm
     assert (classes[0] == classes[1]) == is_same
 
 
-# ---- vulnerabilities -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("status", "smt"),
     [
-        ("Mitigation: Clear CPU buffers; SMT vulnerable", "vulnerable"),
         ("Mitigation: Clear CPU buffers; SMT disabled", "disabled"),
         ("Vulnerable: Clear CPU buffers attempted, no microcode; SMT Host state unknown", "unknown"),
         ("Not affected", None),
-        ("Vulnerable", None),
         ("Mitigation: PTE Inversion; VMX: conditional cache flushes, SMT vulnerable", "vulnerable"),
-        ("", None),
         ("Mitigation: untrained return thunk; SMT enabled with STIBP protection", "mitigated"),
-        ("Mitigation: Clear CPU buffers; SMT mitigated", "mitigated"),
     ],
 )
 def test_the_smt_part_of_a_vulnerability(tmp_path, status, smt):
@@ -258,8 +215,6 @@ def test_the_smt_part_of_a_vulnerability(tmp_path, status, smt):
     fs = files_of(tmp_path, {"sys/devices/system/cpu/vulnerabilities/mds": status + "\n"})
     assert vulnerabilities.read(fs) == {"mds": {"status": status, "smt": smt}}
 
-
-# ---- hypervisor ------------------------------------------------------------------------------------------------------
 
 X86_GUEST = {"proc/cpuinfo": "processor : 0\nflags : fpu hypervisor\n"}
 ARM = {"proc/cpuinfo": "processor : 0\nCPU part : 0xd0c\n"}
@@ -271,19 +226,13 @@ CLOCKS = "sys/devices/system/clocksource/clocksource0/available_clocksource"
 @pytest.mark.parametrize(
     ("tree", "name"),
     [
-        ({}, None),
-        ({"proc/cpuinfo": "processor : 0\nflags : fpu\n", DMI + "product_name": "KVM\n"}, None),
         (X86_GUEST, "unknown"),
         ({**X86_GUEST, CLOCKS: "kvm-clock tsc acpi_pm\n"}, "kvm"),
         ({**X86_GUEST, DMI + "sys_vendor": "VMware, Inc.\n"}, "vmware"),
         ({**X86_GUEST, DMI + "sys_vendor": "QEMU\n", CLOCKS: "tsc\n"}, "qemu"),
-        ({**X86_GUEST, DMI + "sys_vendor": "Amazon EC2\n"}, "amazon"),
+        ({"proc/cpuinfo": "processor : 0\nflags : fpu\n", DMI + "product_name": "KVM\n"}, None),
         ({"sys/hypervisor/type": "xen\n"}, "xen"),
-        ({"proc/sysinfo": "Manufacturer: IBM\nLPAR Name: X\n"}, "pr/sm"),
         ({"proc/sysinfo": "LPAR Name: X\nVM00 Control Program: z/VM    6.3.0\n"}, "zvm"),
-        ({"proc/sysinfo": "VM00 Control Program: KVM/Linux\n"}, "kvm"),
-        ({"proc/sysinfo": "VM00 Control Program: other\n"}, "unknown"),
-        ({"proc/sysinfo": "Manufacturer: IBM\n"}, None),
         (POWER_GUEST, "phyp"),
         # The platform is behind the last CPU.
         ({"proc/cpuinfo": "processor : 0\ncpu : POWER8\n\nprocessor : 1\ncpu : POWER8\nplatform : pSeries\n"}, "phyp"),
@@ -295,9 +244,6 @@ CLOCKS = "sys/devices/system/clocksource/clocksource0/available_clocksource"
 )
 def test_the_hypervisor(tmp_path, tree, name):
     assert hypervisor.detect(files_of(tmp_path, tree)) == name
-
-
-# ---- the module ------------------------------------------------------------------------------------------------------
 
 
 def run_module(monkeypatch, capsys, **arguments):
@@ -318,3 +264,74 @@ def test_the_module_returns_the_facts_in_check_mode_too_and_writes_nothing(tmp_p
     assert result["ansible_facts"]["smt"] == smt_facts_module.gather(host_files.HostFs(root))
     code, result = run_module(monkeypatch, capsys, sysroot=str(tmp_path / "nothing"))
     assert code == 1 and str(tmp_path / "nothing") in result["msg"]
+
+
+CPU0 = "sys/devices/system/cpu/cpu0/"
+NEOVERSE_N2 = {"CPU implementer": "0x41", "CPU part": "0xd49"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"model name": "A CPU", "cpu": "other"}, "A CPU"),
+        ({"Processor": "ARMv7", "model name": ""}, "ARMv7"),
+        (NEOVERSE_N2, "Arm Neoverse-N2"),
+        ({"CPU implementer": "0x41", "CPU part": "0xfff"}, "Arm part 0xfff"),
+        ({"CPU implementer": "0x99", "CPU part": "0x1"}, "implementer 0x99 part 0x1"),
+        ({"CPU implementer": "0x41"}, None),
+        ({}, None),
+    ],
+)
+def test_the_name_is_in_another_field_on_each_architecture(fields, name):
+    assert processors.model(fields) == name
+
+
+@pytest.mark.parametrize(
+    ("files", "fields", "mhz"),
+    [
+        ({CPU0 + "cpufreq/base_frequency": "2500000\n"}, {"model name": "X @ 3.00GHz"}, 2500),
+        ({CPU0 + "cpufreq/cpuinfo_nominal_freq": "3800000\n"}, {"cpu": "POWER9", "clock": "2166.000000MHz"}, 3800),
+        ({CPU0 + "acpi_cppc/nominal_freq": "2750\n", CPU0 + "cpufreq/scaling_governor": "x\n"}, NEOVERSE_N2, 2750),
+        ({}, {"model name": "Intel(R) Xeon(R) CPU E5-2676 v3 @ 2.40GHz"}, 2400),
+        ({}, {"cpu": "POWER10", "clock": "2750.000000MHz"}, 2750),
+        ({CPU0 + "cpufreq/scaling_governor": "ondemand\n"}, {"cpu": "POWER9", "clock": "2166.000000MHz"}, None),
+        ({}, NEOVERSE_N2, None),
+    ],
+)
+def test_the_nominal_frequency_is_the_one_that_the_maker_names(tmp_path, files, fields, mhz):
+    fs = host_files.HostFs(sysfs_tree.write(tmp_path, files))
+    assert processors.nominal_mhz(fs, fields) == mhz
+
+
+TOOL = "/usr/sbin/ppc64_cpu"
+
+
+def read_tool(monkeypatch, output="SMT=4\n", status=0, machine="ppc64le", tool=TOOL, root="/"):
+    """Return (what is said, problems, whether the tool was run) of a host."""
+    asked, fs = [], host_files.HostFs(root)
+
+    def run(command):
+        asked.append(command)
+        return status, output, ""
+
+    monkeypatch.setattr(ppc64_cpu.platform, "machine", lambda: machine)
+    monkeypatch.setattr(ppc64_cpu.os, "access", lambda path, mode: path == tool)
+    said = ppc64_cpu.read(fs, run)
+    assert asked in ([], [[TOOL, "--smt"]])
+    return said, fs.problems, bool(asked)
+
+
+@pytest.mark.parametrize(("output", "said"), [("SMT=4\n", "SMT=4"), ("SMT=1: 1*\nSMT=4: 0*\n", "SMT=1: 1*; SMT=4: 0*")])
+def test_what_it_prints_is_shown(monkeypatch, output, said):
+    assert read_tool(monkeypatch, output) == (said, [], True)
+
+
+@pytest.mark.parametrize(("output", "status"), [("", 0), ("SMT=4\n", 1), ("SMT=4\n" * 2000, 0), ("SMT=\x1b[31m\n", 0)])
+def test_what_says_nothing_is_a_problem_and_no_fact(monkeypatch, output, status):
+    said, (problem,), _asked = read_tool(monkeypatch, output, status)
+    assert said is None and "ppc64_cpu --smt" in problem and "\x1b" not in problem and len(problem) < 400
+
+
+@pytest.mark.parametrize("host", [{"root": "/nothing"}, {"machine": "x86_64"}, {"tool": None}])
+def test_nothing_is_run_for_a_recorded_tree_another_architecture_or_without_the_tool(monkeypatch, host):
+    assert read_tool(monkeypatch, **host) == (None, [], False)

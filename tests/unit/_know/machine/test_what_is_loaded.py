@@ -42,13 +42,9 @@ def _loaded(tmp_path_factory):
             archive.write(path, name)
         for folder in sorted(folders):
             archive.writestr(f"{folder}/__init__.py", "")
-    done = subprocess.run(
-        [sys.executable, "-c", START],
-        env=dict(os.environ, PYTHONPATH=str(zipped)),
-        cwd=zipped.parent,
-        stdout=subprocess.PIPE,
-        check=True,
-    )
+    environment = dict(os.environ, PYTHONPATH=str(zipped))
+    command = [sys.executable, "-c", START]
+    done = subprocess.run(command, env=environment, cwd=zipped.parent, stdout=subprocess.PIPE, check=True)
     found = json.loads(done.stdout)
     assert all(path.startswith(str(zipped)) for path in found["files"].values())
     return found

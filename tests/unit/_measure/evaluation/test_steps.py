@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps of an evaluation on this machine as an ordinary user: two at once do not affect each other."""
+"""The steps of an evaluation on this machine as an ordinary user, and what is recorded of the machine."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import signal
 import time
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._host import locks
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._know.topology.topology import Topology
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms import memory
-from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation import plan, steps
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation import environment, plan, steps
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation.run_directory import (
     RunDirectory,
     RunDirectoryError,
     base_directory,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.sampling import quotas
 from ansible_collections.threadwise.smt.plugins.module_utils._set import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import state as smt_state
 from plans import SETTINGS, own
@@ -57,16 +58,6 @@ def an_evaluation_that_is_held(tmp_path):
         time.sleep(0.02)
     yield pid
     go.touch()
-
-
-def test_a_host_that_shares_the_work_of_one_says_for_how_long_it_measures():
-    alone, one_of_four = (described(budget=600, shared_by=hosts)["announcement"] for hosts in (1, 4))
-    sentence = (
-        "4 hosts of this hardware class share the work of one: this one measures for about 2 min of about 10 min, and"
-        " longer only until it has 6 blocks."
-    )
-    assert sentence in one_of_four and "about 2 min" in one_of_four[-1]
-    assert "share" not in " ".join(alone) and "about 10 min" in alone[-1]
 
 
 def test_numbers_of_streams_follow_the_cpus_that_workers_can_use(monkeypatch):
@@ -110,12 +101,6 @@ def test_a_killed_evaluation_is_reported_as_interrupted(held):
     assert result["outcome"] == "interrupted" and len(result["samples"]) >= 1
 
 
-@pytest.mark.parametrize("step", sorted(steps.STEPS))
-def test_a_name_that_leads_to_another_path_is_refused_by_each_step(step):
-    with pytest.raises(RunDirectoryError, match=r"\.\./x"):
-        steps.STEPS[step]("../x", SETTINGS)
-
-
 def test_a_user_who_is_not_root_hears_before_the_start_that_arms_need_root(monkeypatch):
     """This machine may have nothing to switch: what is asked is whether the host could be switched."""
     arms = ["as_found", "panic_on_oom"]
@@ -142,8 +127,7 @@ def test_workloads_whose_commands_are_missing_are_named_before_the_start(monkeyp
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "gzip").write_text("#!/bin/sh\n", encoding="ascii")
     (tmp_path / "gzip").chmod(0o755)
-    workloads = ["gzip", "sysbench_cpu", "stream"]
-    found = described(workloads=workloads, custom=[{**own("own"), "argv": ["frobnicate"]}])
+    found = described(workloads=["gzip", "sysbench_cpu", "stream"], custom=[{**own("own"), "argv": ["frobnicate"]}])
     assert (found["workloads"], found["missing_packages"]) == (["gzip"], ["gcc", "sysbench"])
     assert [one["name"] for one in found["workloads_left_out"]] == ["sysbench_cpu", "stream", "own"]
     installs = "; smt_eval_install=true installs what is missing."
@@ -152,3 +136,28 @@ def test_workloads_whose_commands_are_missing_are_named_before_the_start(monkeyp
         f"The workload stream is left out: no C compiler is installed: none of cc, gcc, clang (package gcc){installs}",
         "The workload own is left out: frobnicate is not installed.",
     ]
+
+
+def test_what_the_kernel_says_of_the_processor(monkeypatch):
+    found = {"CPU implementer": "0x41", "CPU part": "0xd49", "microcode": ""}
+    monkeypatch.setattr(cpuinfo, "read_first", lambda _fs: found)
+    found = environment.read("kvm")
+    assert (found["cpu_model"], found["microcode"], found["hypervisor"]) == ("Arm Neoverse-N2", None, "kvm")
+
+
+def test_the_smallest_quota_is_what_the_run_may_use(monkeypatch):
+    assert environment.read()["cpu_quota"] is None or environment.read()["cpu_quota"] > 0
+    found = [quotas.Quota("/pod", 4.0, 0.0), quotas.Quota("/pod/one", 2.5, 0.0)]
+    monkeypatch.setattr(quotas, "read", lambda _files: found)
+    assert environment.read()["cpu_quota"] == 2.5
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [("intel_pstate/no_turbo", "0", True), ("intel_pstate/no_turbo", "1", False), ("cpufreq/boost", "1", True)],
+)
+def test_the_boost_is_read(tmp_path, path, text, expected):
+    place = tmp_path / "sys/devices/system/cpu" / path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text + "\n")
+    assert environment.boost(files.HostFs(str(tmp_path))) is expected

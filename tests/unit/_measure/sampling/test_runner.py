@@ -6,12 +6,9 @@ ended with everything they started.
 
 from __future__ import annotations
 
-import codecs
 import ctypes
-import importlib
 import os
 import signal
-import subprocess
 import sys
 import time
 
@@ -57,18 +54,6 @@ def test_workers_are_measured_one_by_one_and_start_at_the_same_moment(tmp_path):
     assert all(worker["wall_seconds"] > 0 and worker["cpu_seconds"] >= 0 for worker in workers)
 
 
-def test_a_command_is_not_a_shell_line():
-    result = runner.run(["echo", "$(id); `id` | cat > x"], [[]])
-    assert result["workers"][0]["output"] == "$(id); `id` | cat > x\n"
-
-
-def test_input_is_read_from_its_beginning_by_each_worker(tmp_path):
-    (tmp_path / "in").write_text("four\n")
-    result = runner.run(["cat"], [[], []], stdin=str(tmp_path / "in"), directories=[str(tmp_path)] * 2)
-    assert [worker["output"] for worker in result["workers"]] == ["four\n"] * 2
-    assert runner.run(["cat"], [[]], stdin=str(tmp_path / "in"), keep_output=False)["workers"][0]["output"] == ""
-
-
 def test_output_without_end_is_bounded():
     result = runner.run(["sh", "-c", "head -c 20000000 /dev/zero | tr '\\0' x; echo end"], [[]])
     assert len(result["workers"][0]["output"]) == runner.OUTPUT_LIMIT
@@ -87,14 +72,6 @@ def test_output_without_end_is_bounded():
 def test_a_command_that_cannot_start_is_an_error_with_the_reason(argv, cpus, node, reason):
     with pytest.raises(runner.RunnerError, match=reason):
         runner.run(argv, [[], cpus], memory_node=node)
-
-
-def test_failures_and_signals_are_distinguished():
-    failed, killed = (
-        runner.run(["sh", "-c", line], [[]])["workers"][0] for line in ("echo no >&2; exit 3", "kill -9 $$")
-    )
-    assert (failed["exit_status"], failed["errors"]) == (3, "no\n")
-    assert killed["exit_status"] == -signal.SIGKILL
 
 
 def test_children_left_behind_are_ended():
@@ -139,17 +116,6 @@ def test_a_supervisor_that_is_killed_while_it_reports_fails_its_sample_only(monk
         runner.run(["true"], [[]])
 
 
-def test_usage_and_steal_between_two_readings():
-    idle, none = {"user": 10, "idle": 90, "iowait": 0, "steal": 0}, {"user": 0, "idle": 0, "iowait": 0, "steal": 0}
-    after = {
-        "0": {"user": 40, "idle": 110, "iowait": 0, "steal": 50},
-        "1": {**none, "idle": 80, "iowait": 20},
-        "2": idle,
-    }
-    assert runner.cpu_usage({"0": idle, "1": none}, after) == ({"0": 0.8, "1": 0.0}, 0.25)
-    assert runner.cpu_usage({}, {}) == ({}, None) and set(runner.cpu_times()) >= {str(cpu) for cpu in HERE}
-
-
 @pytest.fixture(name="orphans")
 def children_and_orphans():
     """Return a function that lists the new children of this process, orphaned descendants included."""
@@ -166,15 +132,6 @@ def children_and_orphans():
     libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def test_co_runners_share_the_workers_cpu_and_end_with_the_sample(orphans):
-    line = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
-    taken = runner.run(["sh", "-c", line], [[HERE[0]]], co_runners=runner.CoRunners([[HERE[0]]] * 3))
-    worker = taken["workers"][0]
-    assert taken["co_runners"] == 3
-    assert worker["cpu_seconds"] < 0.6 * worker["wall_seconds"]
-    assert orphans() == set()
-
-
 def test_co_runners_have_their_own_cpus_and_niceness_and_one_on_an_offline_cpu_is_left_out(orphans):
     line = (
         "for pid in $(cat /proc/$PPID/task/$PPID/children); do [ $pid = $$ ] ||"
@@ -184,47 +141,3 @@ def test_co_runners_have_their_own_cpus_and_niceness_and_one_on_an_offline_cpu_i
     taken = runner.run(["sh", "-c", line], [[HERE[0]]], co_runners=beside)
     assert taken["workers"][0]["output"] == f"19 {HERE[-1]}\n" * 2
     assert taken["co_runners"] == 2 and orphans() == set()
-
-
-def test_niceness_applies_to_the_workers_only():
-    mine = os.nice(0)
-    assert runner.run(["nice"], [[]], nice=17)["workers"][0]["output"] == "17\n"
-    assert os.nice(0) == mine
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can take a capability from itself")
-@pytest.mark.parametrize(
-    ("argument", "words"),
-    [("nice=-20", ""), ("co_runners=runner.CoRunners([[]], -20)", "a co-runner was not started: ")],
-)
-def test_a_higher_priority_needs_a_capability(argument, words):
-    script = (
-        "from ansible_collections.threadwise.smt.plugins.module_utils._measure.sampling import runner;"
-        f" runner.run(['true'], [[]], {argument})"
-    )
-    without = ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"]
-    done = subprocess.run([*without, sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert f"RunnerError: {words}nice -20: only root may raise the priority of a process" in done.stderr
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become an ordinary user")
-def test_no_worker_of_an_ordinary_user_becomes_root():
-    """The supervisor could not end it with the sample."""
-    # An ordinary user may be unable to read this interpreter's files, so load what is needed now.
-    assert codecs.lookup("ascii") and importlib.import_module("resource")
-    report_read, report_write = os.pipe()
-    plan = os.fork()
-    if plan == 0:
-        try:
-            os.chdir("/")
-            os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
-            (worker,) = runner.run(["grep", "NoNewPrivs", "/proc/self/status"], [[]])["workers"]
-            os.write(report_write, worker["output"].encode("ascii"))
-        finally:
-            os._exit(0)
-    os.close(report_write)
-    os.waitpid(plan, 0)
-    with os.fdopen(report_read) as report:
-        assert report.read() == "NoNewPrivs:\t1\n"

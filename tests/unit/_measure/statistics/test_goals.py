@@ -1,15 +1,14 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a plan has enough samples: by the width of intervals, or by planned looks at the verdicts."""
+"""When a plan has enough samples: by the width of intervals, by looks at the verdicts, and what a budget allows."""
 
 from __future__ import annotations
 
 import collections
-import math
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import goals
-from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics.ranks import Paired
+from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import placements
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import forecast, goals
 
 ASSIGNMENT = {"workers": [[0], [1]], "same_as": None, "reason": None}
 BOTH = {"one_per_core": ASSIGNMENT, "all_threads": ASSIGNMENT}
@@ -17,9 +16,7 @@ PLACEMENTS = {
     "smt_on": {"single": ASSIGNMENT, **BOTH},
     "smt_off": {"single": ASSIGNMENT, **BOTH, "all_threads": {**ASSIGNMENT, "same_as": "one_per_core"}},
 }
-AS_FOUND = {
-    "as_found": {"siblings": ASSIGNMENT, "cores": ASSIGNMENT, "all_threads": {**ASSIGNMENT, "same_as": "cores"}}
-}
+CORES = {"siblings": ASSIGNMENT, "cores": ASSIGNMENT, "all_threads": {**ASSIGNMENT, "same_as": "cores"}}
 HIGHER = collections.defaultdict(lambda: "higher")
 EVEN, NOISY, CLEAR = [1.0] * 6, [1.0, 1.1, 0.9, 1.2, 0.8, 1.0], [0.8, 0.801, 0.799, 0.8]
 WILD = [1.0, 1.2, 0.9, 1.1, 0.85, 1.15]
@@ -50,13 +47,6 @@ def is_enough(ratios, name=goals.PRECISION):
     return measured(ratios, name=name).after_block(len(ratios), 20)
 
 
-def test_half_of_the_width_is_that_of_the_interval():
-    before, after = [100.0 + block for block in range(7)], [101.0, 99.0, 103.0, 106.0, 104.0, 103.0, 108.0]
-    _centre, low, high = Paired.of_values(before, after, "higher").interval(0.05)
-    assert goals.half_width(Paired.of_values(before, after, "higher"), 0.05) == pytest.approx((high - low) / 2)
-    assert goals.half_width(Paired.of_values(before[:5], after[:5], "higher"), 0.05) == math.inf
-
-
 @pytest.mark.parametrize(("name", "reason"), [(goals.PRECISION, goals.PRECISE), (goals.RECHECK, goals.RECHECKED)])
 @pytest.mark.parametrize("effect", [0.5, 1.0, 1.02, 3.0])
 def test_the_size_of_the_effect_does_not_matter(effect, name, reason):
@@ -72,26 +62,8 @@ def test_each_workload_and_each_parameter_value_must_be_precise():
     assert not measured(NOISY, measured(EVEN, of=("gzip", 1.0)), of=("gzip", 0.5)).after_block(9, 9)
 
 
-def test_more_workloads_need_narrower_intervals():
-    ratios = [1.0 + noise for noise in (0.008, -0.008, 0.0008, -0.0072, 0.004, -0.004)]
-    assert is_enough(ratios)
-    many = made(goals.PRECISION)
-    for number in range(20):
-        measured(ratios, many, of=(f"own{number}", None))
-    assert not many.after_block(9, 9)
-
-
-@pytest.mark.parametrize("name", goals.GOALS)
-def test_without_a_main_comparison_nothing_is_enough(name):
-    goal = made(name)
-    for block in range(12):
-        add(goal, block, "smt_on", "single", 100.0)
-        assert goal.after_block(block + 1, 20) is None
-    assert not goal.rests(("gzip", None)) and goal.looks == [], "looks that can end nothing would only widen intervals"
-
-
 def test_when_nothing_is_switched_siblings_are_compared_with_cores():
-    precision = made(goals.PRECISION, AS_FOUND)
+    precision = made(goals.PRECISION, {"as_found": CORES})
     for block in range(6):
         add(precision, block, "as_found", "cores", 100.0)
         add(precision, block, "as_found", "siblings", 60.0)
@@ -135,12 +107,6 @@ def test_a_decided_workload_rests_and_the_others_go_on():
     assert [(one.workload, one.blocks) for one in goal.decided] == [("clear", 4)]
 
 
-def test_each_value_of_a_parameter_rests_by_itself():
-    goal = measured(WILD[:4], measured(CLEAR, name=goals.DECISION, of=("gzip", 1.0)), of=("gzip", 2.0))
-    assert goal.after_block(4, 20) is None
-    assert goal.rests(("gzip", 1.0)) and not goal.rests(("gzip", 2.0))
-
-
 def test_many_comparisons_are_decided_at_a_stricter_level():
     ratios, many = [1.04, 1.044, 1.036, 1.042], made(goals.DECISION)
     assert looked(made(goals.DECISION), gzip=ratios)[-1] == "gain"
@@ -169,13 +135,6 @@ def test_a_workload_of_one_worker_is_decided_by_that_and_the_plan_waits_for_it()
     assert goal.rests(("gzip", None)) and not goal.rests(("beside_others", None))
 
 
-def test_the_samples_of_one_worker_decide_where_a_workload_has_no_others():
-    gzip = {(arm, place) for arm in PLACEMENTS for place in PLACEMENTS[arm] if not PLACEMENTS[arm][place]["same_as"]}
-    alone = {("beside_others", None, arm, "single") for arm in PLACEMENTS}
-    main = {("gzip", None, "smt_on", "all_threads"), ("gzip", None, "smt_off", "one_per_core")}
-    assert made(goals.DECISION).deciding({("gzip", None, *one) for one in gzip} | alone) == main | alone
-
-
 def test_two_factors_are_decided_by_what_each_does_and_by_their_interaction():
     """SMT off halves the work, THP costs a tenth, and together they cost what each does."""
     arms = {"thp_always__smt_on": 1.0, "thp_always__smt_off": 0.5, "thp_never__smt_on": 0.9, "thp_never__smt_off": 0.6}
@@ -193,3 +152,32 @@ def test_a_recheck_ends_at_its_first_look_where_intervals_are_narrow_and_at_the_
     assert [is_enough(quiet[:blocks], goals.RECHECK) for blocks in (4, 5, 6)] == [None, None, goals.RECHECKED]
     found = [is_enough(noisy[:blocks], goals.RECHECK) for blocks in (5, 6, 7, 11, 12)]
     assert found == [None, None, None, None, goals.RECHECKED]
+
+
+# A second of each: eleven seconds a block, 44 for four blocks. A workload of one worker is decided by that.
+COSTS = [forecast.Cost("gzip", place, 1.0, place == placements.ALL_THREADS) for place in placements.NAMES[:-1]]
+COSTS += [forecast.Cost("gzip", place, 1.0, False) for place in ("cpus_0_2", "free_3")]
+COSTS += [forecast.Cost("alone", "single", 1.0, True)]
+
+
+@pytest.mark.parametrize(
+    ("budget", "dropped"),
+    [
+        (44, ""),
+        (40, "remote_memory"),
+        (33, "remote_memory packages_2 same_cpu"),
+        (16, "remote_memory packages_2 same_cpu single siblings cores one_per_core"),
+    ],
+)
+def test_what_does_not_decide_is_left_out_in_a_fixed_order(budget, dropped):
+    assert forecast.left_out(COSTS, 0.0, budget) == dropped.split()
+
+
+def test_a_budget_that_is_too_short_is_named_with_what_would_do():
+    deciding = [cost for cost in COSTS if cost.decides][:1]
+    assert forecast.too_short(deciding, 2.0, 12) is None and forecast.too_short([], 2.0, 1) is None
+    assert forecast.too_short(deciding, 2.0, 11.4) == (
+        "11 s are left of the budget, too few for a verdict: a block of what decides takes at least 3.0 s here, so 4"
+        " blocks, the least for a verdict, need 12 s and 10 blocks 30 s: give the host a larger budget, fewer"
+        " workloads, or shorter samples; nothing was switched"
+    )

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The test on ranks and its interval, held against SciPy's ranks and its t test at each ratio that could be an end."""
+"""Distributions, the test on ranks and its interval, held against SciPy's at each ratio that could be an end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import itertools
 import math
 import random
 
+import night
 import numpy
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import ranks, verdicts
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import distributions, ranks, verdicts
 from scipy import special, stats
 
 KINDS = ("even", "ticks", "coarse", "bursts", "drift", "levels", "wild")
@@ -139,17 +140,6 @@ def test_where_ranks_give_no_bound_the_interval_is_students():
     assert actual[1:] == pytest.approx((limits.low, limits.high), rel=1e-9)
 
 
-@pytest.mark.night(after=2)
-@pytest.mark.parametrize(("size", "kind"), [(3, "ticks"), (1, "wild"), *itertools.product((1, 2, 3), KINDS)])
-def test_of_many_differences_a_few_are_enough(size, kind, monkeypatch):
-    source = random.Random(size)
-    sizes = [size if size < 3 else source.randint(1, 4) for _block in range(90)]
-    comparison = ranks.Paired(logs(source, kind, sizes, 0), logs(source, kind, sizes, 0.01), "higher")
-    few = [comparison.interval(level) for level in (0.05, 0.0001)]
-    monkeypatch.setattr(ranks, "_MAX_LISTED", 10**9)
-    assert [comparison.interval(level) for level in (0.05, 0.0001)] == few
-
-
 def test_hundreds_of_equal_values_are_one_difference():
     comparison = ranks.Paired([[math.log(50 + n % 2)] for n in range(400)], [[math.log(50)]] * 400, "lower")
     centre, low, high = comparison.interval(0.05)
@@ -158,3 +148,36 @@ def test_hundreds_of_equal_values_are_one_difference():
     # What is known no finer than a tick has no narrower interval.
     alike = [[math.log(50 + n % 2)] for n in range(8)]
     assert ranks.Paired(alike, alike, "lower").interval(0.05) == pytest.approx((0.0, -tick / 2, tick / 2), abs=1e-11)
+
+
+SOURCE = random.Random(20261126)
+
+
+def freedoms():
+    """Degrees of freedom: few and many, whole and not."""
+    for _number in range(night.number(4, 70)):
+        yield from (SOURCE.randint(1, 60), SOURCE.uniform(1, 60), 10 ** SOURCE.uniform(0, 5))
+
+
+def test_students_t_is_that_of_scipy():
+    for freedom in freedoms():
+        for statistic in (SOURCE.uniform(0, 0.01), SOURCE.uniform(0, 8), 10 ** SOURCE.uniform(0, 6)):
+            expected, found = 2 * special.stdtr(freedom, -statistic), distributions.student_p_value(statistic, freedom)
+            assert expected < 1e-290 or found == pytest.approx(expected, rel=1e-9, abs=0), (statistic, freedom)
+            assert distributions.student_p_value(-statistic, freedom) == found
+        for level in (10 ** -SOURCE.uniform(1e-4, 1), 10 ** -SOURCE.uniform(1, 5), 10 ** -SOURCE.uniform(5, 12)):
+            expected = -special.stdtrit(freedom, level / 2)
+            assert distributions.student_quantile(level, freedom) == pytest.approx(expected, rel=1e-9), (level, freedom)
+
+
+def test_fishers_f_is_that_of_scipy():
+    for other in freedoms():
+        freedom, statistic = SOURCE.randint(1, 2000), 10 ** SOURCE.uniform(-2, 1.5)
+        expected = special.fdtrc(freedom, other, statistic)
+        found = distributions.fisher_p_value(statistic, freedom, other)
+        assert expected < 1e-40 or found == pytest.approx(expected, rel=1e-9, abs=0), (statistic, freedom, other)
+
+
+def test_the_normal_quantile_is_that_of_scipy():
+    for share in (10 ** -SOURCE.uniform(0.31, 200) for _number in range(night.number(5, 50))):
+        assert distributions.normal_quantile(share) == pytest.approx(-special.ndtri(share), rel=1e-9), share

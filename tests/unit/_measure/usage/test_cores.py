@@ -5,29 +5,17 @@
 from __future__ import annotations
 
 import random
+import types
 
 import night
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage import cores, counters, room
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage import cores, counters, room, shared, units
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage.cores import Span
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage.switches import Switch
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage.tracing import Window
 from hypothesis import given, settings, strategies
 
 YIELD = 1.25
-
-
-class Files:
-    def __init__(self, text):
-        self.text = text
-
-    def read(self, path):
-        assert path == "proc/stat"
-        return self.text
-
-
-def test_ticks_of_proc_stat():
-    lines = "cpu  1 2 3 4 5 6 7 8 9 10", "cpu0 10 1 5 80 4 1 2 3 6 0", "cpu3 0 0 0 100 0", "cpufreq 1", "cpu9 a b c d e"
-    assert counters.read(Files("\n".join(lines))) == {0: (10, 1, 5, 80, 4, 1, 2, 3), 3: (0, 0, 0, 100, 0)}
-    assert counters.read(Files(None)) == {}
 
 
 def test_shares_between_two_reads():
@@ -48,9 +36,7 @@ def test_shares_between_two_reads():
     [
         ((0.5, 0.5), (0.5, 1.0), (0.0, 0.5)),
         ((0.9, 0.8), (0.9, 1.0), (0.7, 0.8)),
-        ((1.0, 1.0), (1.0, 1.0), (1.0, 1.0)),
         ((0.0, 0.0), (0.0, 0.0), (0.0, 0.0)),
-        ((1.0, 0.3), (1.0, 1.0), (0.3, 0.3)),
         ((0.4,), (0.4, 0.4), (0.0, 0.0)),
         ((0.4,) * 4, (0.4, 1.0), (0.2, 0.8)),
     ],
@@ -116,15 +102,6 @@ def test_usage_hides_work(count, usage, gain, work, by_usage, more):
     assert used.work == pytest.approx((work, work)) and used.room == pytest.approx((more, more))
 
 
-def test_what_is_not_known_makes_the_range_wider():
-    found = [cores.bounded((0, 1), {0: 0.6, 1: 0.5})]
-    guessed, measured = room.use(found), room.use(found, Span(1.2, 1.2))
-    assert guessed.work.low < measured.work.low and guessed.work.high > measured.work.high
-    assert guessed.room.low < measured.room.low < measured.room.high < guessed.room.high
-    seen = room.use([cores.seen(found[0], Span(0.2, 0.3))], Span(1.2, 1.2))
-    assert measured.work.low < seen.work.low < seen.work.high < measured.work.high
-
-
 def test_an_idle_machine_one_without_cores_and_one_whose_siblings_are_offline():
     idle = room.use([cores.bounded((0, 1), {0: 0.0, 1: 0.0})])
     assert idle.work == (0.0, 0.0) and idle.room is None and idle.by_usage is None
@@ -133,15 +110,76 @@ def test_an_idle_machine_one_without_cores_and_one_whose_siblings_are_offline():
     assert used.usage == 0.5 and used.work == (0.5, 0.5) and used.room == pytest.approx((1.0, 1.0))
 
 
-def test_no_core_is_shared_for_longer_than_there_is_time():
-    """Nine tenths of four threads were once 1.8 of the time."""
-    busy = cores.bounded((0, 1, 2, 3), dict.fromkeys(range(4), 0.9))
-    assert busy.several == pytest.approx((2.6 / 3, 1.0))
-    full = cores.bounded((0, 1, 2, 3), dict.fromkeys(range(4), 1.0))
-    assert cores.seen(full, Span(1.004, 1.006)).several == (1.0, 1.0)
-    # A core of four of which two are seen busy at once for half of the time: the rest of its threads took turns.
-    few = cores.seen(cores.bounded((0, 1, 2, 3), dict.fromkeys(range(4), 0.3)), Span(0.4, 0.4))
-    assert few.several == (0.4, 0.4) and few.busy == pytest.approx((0.3, 1.0))
-    # Second threads that take work away: a full core does all that it can.
-    assert room.use([full], Span(0.8, 0.9)).work == pytest.approx((1.0, 1.0))
-    assert room.use([full]).bound >= 1 - 1 / 4
+SECOND = 10**9
+UNITS = {1: "/a", 2: "/b", 3: "/a"}
+
+
+def window(by_cpu, end=SECOND, parents=None, running=None):
+    found = {cpu: [Switch(*one) for one in of_cpu] for cpu, of_cpu in by_cpu.items()}
+    return Window(0, end, found, parents or {}, running or {}, False)
+
+
+def judged(by_cpu, usage=None, cpus=(0, 1), unit_of=UNITS.get, running=None):
+    spent = shared.Spent()
+    return shared.of_core(window(by_cpu, running=running), cpus, usage or {}, unit_of, spent), spent
+
+
+@pytest.mark.parametrize(("usage", "busy"), [(0.98, 1.0), (0.0, 0.0)])
+def test_a_cpu_without_a_switch_is_what_its_counters_say(usage, busy):
+    shares, spent = judged({0: [(0, 0, 1)]}, {1: usage})
+    assert shares == pytest.approx((1 + busy, 1.0, busy))
+    # It has no name, so what it shares is with somebody who is not known.
+    assert spent.pairs == (pytest.approx({(None, "/a"): 1.0}) if busy else {})
+
+
+def test_a_task_that_ran_all_the_time_has_the_name_of_whose_run_time_was_counted():
+    _shares, spent = judged({0: [(0, 0, 1)]}, {1: 1.0}, running={1: 2})
+    assert spent.pairs == pytest.approx({("/a", "/b"): 1.0})
+    # One that is idle by its counters was not busy, whoever was counted.
+    _shares, spent = judged({0: [(0, 0, 1)]}, {1: 0.0}, running={1: 2})
+    assert not spent.pairs
+    assert shared.tasks(window({}, running={0: 1, 1: 2}), (0, 1)) == {1: SECOND, 2: SECOND}
+
+
+def test_the_sum_over_random_timelines_is_what_a_clock_would_count():
+    source = random.Random(3)
+    for _turn in range(5):
+        steps, by_cpu, states = 200, {0: [], 1: [], 2: []}, {0: 0, 1: 0, 2: 0}
+        table = []
+        for step in range(steps):
+            for cpu, state in states.items():
+                new = source.choice((0, 1, 2, 3))
+                if new != state:
+                    by_cpu[cpu].append((step * 1000, state, new))
+                    states[cpu] = new
+            table.append(tuple(states.values()))
+        spent = shared.Spent()
+        shares = shared.of_core(window(by_cpu, end=steps * 1000), (0, 1, 2), {}, UNITS.get, spent)
+        busy = [[pid for pid in row if pid] for row in table]
+        assert shares.threads == pytest.approx(sum(map(len, busy)) / steps)
+        assert shares.busy == pytest.approx(sum(map(bool, busy)) / steps)
+        assert shares.several == pytest.approx(sum(len(row) > 1 for row in busy) / steps)
+        together = sum({UNITS[pid] for pid in row} == {"/a", "/b"} for row in busy)
+        assert spent.pairs.get(("/a", "/b"), 0.0) == pytest.approx(together * 1000 * shared.NANO)
+
+
+def test_a_task_that_has_ended_has_the_unit_of_the_one_that_began_it_and_parents_in_a_circle_end():
+    made = window({0: [(0, 0, 30), (500, 30, 31)]}, parents={31: 30, 30: 20})
+    files = types.SimpleNamespace(read=lambda path: "0::/system.slice/many.service\n" if "/20/" in path else None)
+    found = units.Units(files, made, [(0,)])
+    assert found(31) == found(30) == "/system.slice/many.service" and found(99) is None
+    made = window({0: [(0, 0, 30)]}, parents={30: 31, 31: 30})
+    assert units.Units(files, made, [(0,)])(30) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0::/user.slice/user-0.slice\n", "/user.slice/user-0.slice"),
+        ("12:cpu,cpuacct:/docker/abc\n1:name=systemd:/system.slice/x.service\n0::/\n", "/system.slice/x.service"),
+        ("", None),
+        ("0::/" + "x" * 5000, "/" + "x" * (units.MAX_CHARACTERS - 1)),
+    ],
+)
+def test_the_unit_of_a_task(text, expected):
+    assert units.unit(text) == expected

@@ -1,17 +1,20 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A whole look: planted timelines through the windows, and what it says where there are none."""
+"""A whole look: planted timelines through the windows, what it says where there are none, and hosts that count."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
 import sys
 
 import night
+import own_counters
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage import look, tracing
+from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage import look, one_thread, tracing
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage.cores import Span
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage.switches import Switch
 
@@ -89,25 +92,6 @@ def look_at_a_made_host(monkeypatch):
     return looked
 
 
-@pytest.mark.night(after=2)
-@pytest.mark.parametrize(
-    ("chances", "joint"),
-    [((0.9, 0.3), 0.25), ((0.5, 0.5), 0.0), ((0.5, 0.5), 0.25), ((0.5, 0.5), 0.5), ((0.2, 0.1), 0.0)],
-)
-def test_the_time_together_is_found(chances, joint, looked):
-    found = looked(Host(random.Random(1), chances, joint))
-    assert (found["method"], found["windows"], found["reason"]) == ("switches", 60, None)
-    (core,) = found["cores"]
-    low, high = core["several"]
-    # A plan of ten minutes; intervals hold in 95 of 100 looks (below), and are narrow.
-    assert low - 0.01 <= joint <= high + 0.01 and high - low < 0.04
-    assert core["usage"] == pytest.approx(sum(chances) / 2, abs=0.01)
-    assert core["busy"] == pytest.approx([sum(chances) - high, sum(chances) - low], abs=0.01)
-    assert {unit["unit"] for unit in found["units"]} == {"/unit1", "/unit2"}
-    together = sum(pair["seconds"] for pair in found["pairs"])
-    assert together == pytest.approx(3600 * joint, abs=3600 * 0.03)
-
-
 def test_intervals_hold_in_95_of_100_looks(looked):
     source, looks, held = random.Random(20261127), night.number(40, 120), 0
     for _turn in range(looks):
@@ -122,6 +106,9 @@ def test_intervals_hold_in_95_of_100_looks(looked):
 
 def test_work_and_room_of_a_measured_yield(looked):
     found = looked(Host(random.Random(2), (0.5, 0.5), 0.1), gain=Span(1.25, 1.25))
+    assert (found["method"], found["windows"], found["reason"]) == ("switches", 60, None)
+    assert {unit["unit"] for unit in found["units"]} == {"/unit1", "/unit2"}
+    assert sum(pair["seconds"] for pair in found["pairs"]) == pytest.approx(360, abs=3600 * 0.03)
     low, high = found["use"]["work"]
     # Busy 0.9 of the time, with both 0.1 of it: (0.9 + 0.25 * 0.1) / 1.25.
     assert low - 0.01 <= 0.74 <= high + 0.01 and high - low < 0.04
@@ -135,20 +122,6 @@ def test_without_switches_the_counters_bound_it_and_the_reason_is_said(looked):
     assert (found["method"], found["reason"], found["windows"]) == ("counters", "this kernel has no tracefs", 0)
     assert found["cores"][0]["several"] == pytest.approx([0.0, 0.4], abs=0.01)
     assert found["units"] == found["pairs"] == [] and found["shared_ratio"] is None
-    found = looked(Host(random.Random(3), (0.5, 0.4), 0.2), plan=look.Plan(10.0, 0, 0.5))
-    assert (found["method"], found["reason"]) == ("counters", None) and found["seconds"] == pytest.approx(10.0)
-
-
-def test_windows_become_shorter_where_there_are_too_many_switches(looked, monkeypatch):
-    monkeypatch.setattr(look, "MAX_SWITCHES", 50)
-    found = looked(Host(random.Random(4), (0.5, 0.5), 0.25, slot=1))
-    assert found["windows"] == 60 and found["watched_seconds"] < 6
-    assert found["cores"][0]["several"] == pytest.approx([0.25, 0.25], abs=0.06)
-
-
-def test_an_idle_host(looked):
-    found = looked(Host(random.Random(5), (0.0, 0.0), 0.0))
-    assert found["use"]["room"] is None and found["use"]["bound"] == 0.0 and found["shared_ratio"] is None
 
 
 class Bursts(Host):
@@ -156,9 +129,8 @@ class Bursts(Host):
 
     def __init__(self, source, number, length, share=0.0, busy=0.2):
         super().__init__(source, (busy, busy), share)
-        self.bursts = [
-            (begin, begin + length) for begin in (source.uniform(0, 600 - length) for _burst in range(number))
-        ]
+        begins = [source.uniform(0, 600 - length) for _burst in range(number)]
+        self.bursts = [(begin, begin + length) for begin in begins]
 
     def within(self, begin, end):
         """The seconds of bursts in a time; two of them at once are one."""
@@ -202,32 +174,6 @@ def test_bursts_that_windows_can_miss_are_within_the_limit(number, length, share
     assert held >= 0.95 * looks, held
 
 
-def test_work_that_comes_at_regular_times_is_seen_by_windows_that_take_half_of_the_time(looked):
-    """Of windows that ended within their part the ends of parts were seen too seldom."""
-    source, held, looks = random.Random(3), 0, night.number(10, 60)
-    for _turn in range(looks):
-        host, offset = Bursts(source, 0, 1, 0.0, 0.05), source.uniform(0, 2)
-        host.bursts = [(2 * number + offset, 2 * number + offset + 0.2) for number in range(40)]
-        host.window = lambda seconds, host=host: watched(host, seconds)
-        low, high = looked(host, look.Plan(60.0, 30, 1.0))["cores"][0]["several"]
-        held += low - 0.005 <= 0.1 <= high + 0.005
-    assert held >= 0.9 * looks, held
-
-
-def watched(host, seconds):
-    """A window whose slots are each at their own moment."""
-    begin, found, running = host.now, {0: [], 1: []}, [0, 0]
-    for slot in range(round(seconds * 100)):
-        host.at = begin + slot / 100
-        for cpu, busy in enumerate(host.states()):
-            task = cpu + 1 if busy else 0
-            if task != running[cpu]:
-                found[cpu].append(Switch(round(host.at * 1e9), running[cpu], task))
-                running[cpu] = task
-    host.pass_time(seconds)
-    return tracing.Window(round(begin * 1e9), round((begin + seconds) * 1e9), found, {}, {}, False)
-
-
 @pytest.mark.parametrize(("busy", "most"), [(0.02, 0.05), (0.05, 0.05), (0.2, 0.035)])
 def test_a_little_work_that_shares_by_chance_alone_is_no_hundred_percent(busy, most, looked):
     """Windows that saw no burst, and usages without one, say that there was none."""
@@ -236,18 +182,15 @@ def test_a_little_work_that_shares_by_chance_alone_is_no_hundred_percent(busy, m
     assert found["bound"] < most
 
 
-CHANGED = "CPUs {} went offline or came online while it was looked at: look again"
-
-
 @pytest.mark.parametrize(
     ("cores", "after", "reason"),
     [
-        ([(0, 1)], "cpu0 60 0 0 40 0", CHANGED.format(1)),
-        ([(0, 1)], "cpu0 60 0 0 40 0\ncpu1 9 0 0 309 0\ncpu7 1 0 0 9 0", CHANGED.format(7)),
-        ([(0, 1)], "cpu0 60 0 0 400 0\ncpu1 60 0 0 40 0", CHANGED.format(1)),
+        (
+            [(0, 1)],
+            "cpu0 60 0 0 400 0\ncpu1 60 0 0 40 0",
+            "CPUs 1 went offline or came online while it was looked at: look again",
+        ),
         ([(0, 1)], "cpu0 60 0 0 400 0\ncpu1 0 0 0 300 0", "no time of CPUs 1 was counted: look for longer"),
-        ([], "cpu0 60 0 0 40 0\ncpu1 9 0 0 309 0", "it does not show which CPUs share a core"),
-        ([(0,)], "cpu0 60 0 0 40 0\ncpu1 9 0 0 309 0", "it does not show to which cores CPUs 1 belong"),
         ([(0, 1)], None, "it has no /proc/stat"),
     ],
 )
@@ -283,3 +226,110 @@ def test_a_look_ends_when_its_reader_has_gone():
             assert process.wait(60) == 143
         finally:
             process.kill()
+
+
+@pytest.fixture(name="looked_at")
+def look_at_a_partition(monkeypatch):
+    """Take a look at a made partition, whose counters go on while it waits."""
+
+    def looked_at(partition, gain=None):
+        now = [0.0]
+
+        def sleep(seconds):
+            now[0] += seconds
+            partition.pass_time(seconds)
+
+        monkeypatch.setattr(look.time, "monotonic", lambda: now[0])
+        monkeypatch.setattr(look.time, "sleep", sleep)
+        return look.take(partition.fs, partition.cores, look.Plan(10.0, 0, 0.5), gain)
+
+    return looked_at
+
+
+HALF = [(0.5, 0.0, 1.0), (0.0, 0.5, 0.0)]
+FULL, SINGLE = [(0.25, 0.0, 1.0)] * 4, [(0.62, 0.0, 1.0), *[(0.0, 0.38 / 3, 0.0)] * 3]
+
+
+@pytest.mark.parametrize(
+    ("cores", "gain", "usage", "work"),
+    [
+        # All threads of one core busy, one of four on the other, which is given more than a quarter of it.
+        ([FULL, SINGLE], None, 5 / 8, 0.81),
+        ([SINGLE], Span(1.25, 1.5), 1 / 4, 1 / 1.5),
+    ],
+)
+def test_a_partition_says_itself_what_it_uses_of_its_cores(tmp_path, looked_at, cores, gain, usage, work):
+    found = looked_at(own_counters.Partition(tmp_path, cores), gain)
+    assert (found["source"], found["source_reason"], found["method"]) == ("purr", None, "counters")
+    assert found["use"]["usage"] == pytest.approx(usage) and found["use"]["work"] == pytest.approx([work, work])
+    assert found["use"]["room"] == pytest.approx([1 / work - 1] * 2)
+
+
+def test_without_root_the_kernels_busy_times_count_and_the_reason_is_said(tmp_path, looked_at):
+    partition = own_counters.Partition(tmp_path, [HALF])
+    # As for an ordinary user, whom this test may not be.
+    partition.fs.read = lambda path: None if path.endswith("purr") else HostFs.read(partition.fs, path)
+    found = looked_at(partition)
+    assert found["source"] == "proc_stat" and "only root can" in found["source_reason"]
+    assert found["use"]["work"] == pytest.approx([1 / 1.3, 1.0])
+
+
+def test_an_emulator_gives_each_thread_the_whole_time(tmp_path, looked_at):
+    """So does QEMU: its PURR is the time base."""
+    found = looked_at(own_counters.Partition(tmp_path, [[(1.0, 0.0, 1.0), (0.0, 1.0, 0.0)]]))
+    assert found["source"] == "proc_stat" and "counted 2.00 of its time" in found["source_reason"]
+
+
+@pytest.mark.parametrize("text", ["", "-1f", "ffffffffffffffff", "ffffffffffffffffffffffff", "7 8", "\0"])
+def test_no_number_of_a_host_ends_a_look(tmp_path, looked_at, text):
+    partition = own_counters.Partition(tmp_path, [HALF])
+    partition.write = lambda: (tmp_path / "sys/devices/system/cpu/cpu1/idle_purr").write_text(text)
+    found = looked_at(partition)
+    assert found["source"] == "proc_stat" and found["source_reason"]
+
+
+def printed(**by_cpu):
+    """What perf 6.1 prints with -j of two CPUs: event -> the counts of both."""
+    return "".join(
+        json.dumps({"cpu": str(cpu), "counter-value": f"{count:.6f}", "event": event, "pcnt-running": 100.0}) + "\n"
+        for event, counts in by_cpu.items()
+        for cpu, count in enumerate(counts)
+    )
+
+
+NEW, OLD, OLDEST = one_thread.INTEL
+
+
+@pytest.mark.parametrize(
+    ("pair", "counts", "share"),
+    [
+        # One thread runs all the time, the other one a quarter of it.
+        (NEW, ((75.0, 0.0), (75.0 + 12.5, 12.5)), 0.75),
+        (one_thread.IBM_Z, ((75.0, 75.0), (25.0, 25.0)), 0.75),
+        # One after the other, and always together.
+        (NEW, ((50.0, 50.0), (50.0, 50.0)), 1.0),
+        # Some that contradict each other or stood still.
+        (NEW, ((120.0, 0.0), (100.0, 0.0)), None),
+        (NEW, ((0.0, 0.0), (0.0, 0.0)), None),
+    ],
+)
+def test_the_share_of_its_busy_time_in_which_one_thread_ran_alone(pair, counts, share):
+    prefix = f"{pair.unit}/{{}}/" if pair.unit else "{}"
+    text = printed(**{prefix.format(name): of_both for name, of_both in zip((pair.alone, pair.other), counts)})
+    assert one_thread.shares(text, pair, [(0, 1)]) == ({} if share is None else {(0, 1): pytest.approx(share)})
+
+
+def test_a_processor_that_counts_it_says_how_long_siblings_were_busy_together(tmp_path, monkeypatch):
+    (tmp_path / "sys/bus/event_source/devices/cpu").mkdir(parents=True)
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu ht\n")
+    fs = HostFs(str(tmp_path))
+    own_counters.perf(tmp_path, monkeypatch, printed(**{OLD.alone: (75.0, 0.0), OLD.other: (100.0, 25.0)}), OLD)
+    after = "cpu0 1000 0 0 0 0\ncpu1 250 0 0 750 0\n"
+    ticks = iter(["cpu0 0 0 0 0 0\ncpu1 0 0 0 0 0\n"] * 2)
+    fs.read = lambda path: next(ticks, after) if path == "proc/stat" else HostFs.read(fs, path)
+    found = look.take(fs, [(0, 1)], look.Plan(0.1, 0, 0.5), Span(1.25, 1.25))
+    assert (found["source"], found["source_reason"], found["method"]) == ("one_thread_active", None, "counters")
+    assert found["cores"][0]["several"] == pytest.approx([0.25, 0.25]) and found["shared_ratio"] == [0.2, 0.2]
+    # 0.75 of the time with one thread, 0.25 with both: (0.75 + 0.25 * 1.25) / 1.25.
+    assert found["use"]["work"] == pytest.approx([0.85, 0.85])

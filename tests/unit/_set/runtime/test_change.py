@@ -1,54 +1,50 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whole requests on a fake kernel: the snapshot, a second run, a reboot, parts of a host,
-and the files that make a setting persistent.
+"""Whole requests on a fake kernel: the snapshot, a second run, a reboot, parts of a host, files that make a setting
+persistent, threads of SCHED_DEADLINE, and disks without room.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import pathlib
 import re
+import shutil
 
+import faults
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
-from ansible_collections.threadwise.smt.plugins.module_utils._know.topology import cache as topology_cache, topology
+from ansible_collections.threadwise.smt.plugins.module_utils._host.resident import archive
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import (
     change as smt_change,
+    restore as smt_restore,
     snapshot as smt_snapshot,
     state as smt_state,
+    transition as smt_transition,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.at_boot import persistence, udev_rules
-from fake_host import Host
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.rollback import (
+    pending as pending_rollback,
+    timer as rollback_timer,
+)
+from fake_host import CORES, Host
 
-PART = {"cpus": "4-7"}
+PART, ALL, ONE_EACH = {"cpus": "4-7"}, "0-7", "0,2,4,6"
 CPU = smt_state.CPU_DIRECTORY
 KERNELS = {"old": {}, "modern": {"modern": True}, "no control": {"control": None}, "power": {"numeric": True}}
 REDHAT = 'SUBSYSTEM=="cpu", ACTION=="add", TEST=="online", ATTR{online}=="0", ATTR{online}="1"\n'
-UNIT = "sys/fs/cgroup/system.slice/db.service"
 
 
 @pytest.fixture(name="host")
-def fake_host(tmp_path):
+def fake_host(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "build", lambda *_arguments: b"the program")
     return Host(tmp_path)
 
 
 def online(host):
     return cpulist.render(smt_state.read(files=host)["online"])
-
-
-def test_back_to_the_state_before_the_first_change(host):
-    host.write(CPU + "/cpu5/online", "0")
-    before = smt_state.read(files=host)
-    host.ask("disabled")
-    host.ask(threads=2)
-    assert host.saved()["cpu"] == before and online(host) == "0-7", "a number of threads was requested"
-    host.ask("enabled")
-    assert smt_state.read(files=host) == before and host.saved() is None, "there is nothing to restore"
-    host.ask("disabled")
-    assert host.ask("restored")["changed"] is True
-    assert smt_state.read(files=host) == before
-    assert (host.ask("restored")["changed"], host.saved()) == (False, None)
 
 
 def test_known_cores_are_remembered(tmp_path):
@@ -89,10 +85,7 @@ def test_check_mode_predicts_the_result_and_a_second_run_writes_nothing(host, as
     assert host.writes == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", '{"schema": 1}', '{"schema": "threadwise.smt/state", "schema_version": 1, "cpu": {}}', "[" * 5000],
-)
+@pytest.mark.parametrize("text", ["", '{"schema": "threadwise.smt/state", "schema_version": 1, "cpu": {}}', "[" * 5000])
 def test_damaged_snapshot(host, text):
     host.put(smt_snapshot.PATH, text)
     with pytest.raises(smt_snapshot.SmtSnapshotError, match=r"smt-snapshot.json cannot be used"):
@@ -111,61 +104,27 @@ def test_the_rollback_timer_is_armed_before_the_writes(host):
     assert host.ask("disabled", rollback_after=60, persist="tmpfiles")["changed"] is False
 
 
-def writes_fail(host, monkeypatch):
-    def full(*_arguments):
-        raise OSError(errno.ENOSPC, "No space left on device", "/var/lib/x")
-
-    monkeypatch.setattr(host_files.HostFs, "write", full)
-
-
 NO_SYSTEMD = {"systemd": False}
 # The host, what is asked of it (off where nothing else), and what is said. Nothing is written.
 REFUSED = [
     ({}, {"confirm": True}, "there is nothing to confirm: no rollback is pending"),
-    # The change was checked before: one more answer of a directory of users that does not come would roll it back.
-    ({}, {"confirm": True, "conflicts_of": ["orcale"]}, "there is nothing to confirm"),
     (NO_SYSTEMD, {"rollback_after": 60}, "needs systemd"),
     (NO_SYSTEMD, {"persist": "systemd"}, "persist: systemd needs systemd, which does not run on this host"),
     ({}, {"conflicts_of": ["orcale"]}, "affinity_conflicts_of names orcale, and this host knows no such user"),
-    ({}, {"conflicts_of": ["orcale"], "check": True}, "this host knows no such user"),
-    ({}, {"conflicts_of": ["orcale"], "affinity_conflicts": "warn"}, "this host knows no such user"),
     ({}, {"cores": {"cpus": "8"}}, "there is no CPU 8"),
     ({}, {"cores": {}}, "does not name cores"),
     ({}, {"cores": PART, "method": "smt_control"}, "switches the siblings of all cores"),
     ({}, {"cores": PART, "state": "enabled"}, "(CPUs 4-7), and enabled is a state of all of it"),
-    ({}, {"cores": PART, "state": "restored"}, "(CPUs 4-7), and restored is a state of all of it"),
-    (writes_fail, {}, "/var/lib/x: No space left on device. The host is as it was before"),
 ]
 
 
 @pytest.mark.parametrize(("given", "asked", "sentence"), REFUSED)
-def test_what_is_refused(tmp_path, monkeypatch, given, asked, sentence):
-    host = Host(tmp_path, **({} if given is writes_fail else given))
-    if given is writes_fail:
-        writes_fail(host, monkeypatch)
+def test_what_is_refused(tmp_path, given, asked, sentence):
+    host = Host(tmp_path, **given)
     with pytest.raises(HostError) as refused:
         host.ask(**{"state": "disabled", **asked})
     assert sentence in str(refused.value)
     assert (host.writes, host.saved()) == ([], None)
-
-
-@pytest.mark.parametrize(
-    ("method", "lines"),
-    [
-        ("auto", [f"w /{smt_state.CONTROL} - - - - off"]),
-        (
-            "cpu_online",
-            [f"w /{smt_state.CONTROL} - - - - on", *(f"w /{CPU}/cpu{cpu}/online - - - - 0" for cpu in (1, 3, 5, 7))],
-        ),
-    ],
-)
-def test_lines_of_a_persistent_setting(host, method, lines):
-    host.ask("disabled", method=method, persist="tmpfiles")
-    assert (host.read(persistence.TMPFILES_PATH) or "").splitlines()[1:] == lines
-    assert host.ask("disabled", method=method, persist="systemd")["changed"] is True
-    assert not host.exists(persistence.TMPFILES_PATH)
-    assert host.ask("disabled", method=method)["changed"] is True
-    assert not any(host.exists(path) for path in persistence.PATHS)
 
 
 @pytest.mark.parametrize(
@@ -176,10 +135,8 @@ def test_lines_of_a_persistent_setting(host, method, lines):
         ('SUBSYSTEM=="cpu", \\\n  ATTR{online}="1"\n', True),
         ("#" + REDHAT, False),
         (REDHAT.replace('="1"', '="0"'), False),
-        (REDHAT.replace("add", "remove"), False),
         ('SUBSYSTEM=="memory", ACTION=="add", ATTR{state}="online"\n', False),
         ('SUBSYSTEM!="cpu", KERNEL=="cpu*", ATTR{online}="1"\n', False),
-        ('junk "" ==\n', False),
     ],
 )
 def test_rules_that_online_cpus(tmp_path, rule, counts):
@@ -238,45 +195,6 @@ def test_a_pinned_service_prevents_a_change_of_its_cpus(host):
     assert host.ask("disabled", cores=PART)["affinity_conflicts"] == []
 
 
-@pytest.fixture(name="reads")
-def reads_of_the_topology(monkeypatch):
-    """Each topology that a request read."""
-    seen = []
-    read = topology.read_topology
-
-    def noted(*arguments):
-        seen.append(read(*arguments))
-        return seen[-1]
-
-    monkeypatch.setattr(topology, "read_topology", noted)
-    return seen
-
-
-def test_the_topology_is_read_again_where_the_host_changed_while_the_lock_was_awaited(host, reads, monkeypatch):
-    host.ask("enabled")
-    assert len(reads) == 1, "once a request"
-    take = locks.HostLock._take
-
-    def later(self):
-        monkeypatch.setattr(locks.HostLock, "_take", take)
-        host.write(CPU + "/cpu3/online", "0")
-        take(self)
-
-    monkeypatch.setattr(locks.HostLock, "_take", later)
-    host.ask("disabled")
-    assert [len(seen.online) for seen in reads] == [8, 8, 7]
-
-
-def test_the_topology_is_saved_once_all_cpus_are_online(tmp_path, reads):
-    host = Host(tmp_path, offline=(1, 3, 5, 7))
-    host.ask("enabled")
-    assert [seen.complete for seen in reads] == [False, True]
-    assert topology_cache.load(host_files.HostFs(host.sysroot)).cores == reads[-1].cores
-
-
-# Part of the host -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("options", KERNELS.values(), ids=KERNELS)
 def test_parts_replace_each_other(tmp_path, options):
     host = Host(tmp_path, **options)
@@ -315,34 +233,171 @@ def test_what_is_kept_over_boots(tmp_path, control, cores):
         again.write(line[1][1:], line[-1])
     assert online(again) == right == ("0-4,6" if cores else "0,2,4,6")
     assert again.ask("disabled", cores=cores, persist="tmpfiles")["changed"] is False
+    assert again.ask("disabled", cores=cores, persist="systemd")["changed"] is True
+    assert not host.exists(persistence.TMPFILES_PATH)
     assert again.ask("restored")["changed"] is True
-    assert (online(again), again.exists(persistence.TMPFILES_PATH)) == ("0-7", False)
+    assert online(again) == "0-7" and not any(host.exists(path) for path in persistence.PATHS)
 
 
-SIBLINGS = [[0, 4], [1, 5], [2, 6], [3, 7]]
+def test_a_timer_that_cannot_be_started_leaves_nothing(host):
+    host.status = {"systemd-run": 1}
+    with pytest.raises(rollback_timer.RollbackTimerError, match=r"did not start the rollback timer"):
+        host.ask("disabled", rollback_after=60)
+    assert (online(host), host.saved(), host.pending()) == (ALL, None, None)
+    host.write(CPU + "/cpu3/online", "0")
+    assert host.ask("restored")["changed"] is False and online(host) == "0-2,4-7"
 
 
-def test_siblings_that_a_user_names_are_those_of_a_part(host):
-    """Whether a unit has all cores is a question of the siblings that count, too."""
-    host.put("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")
-    for name in ("cpuset.cpus", "cpuset.cpus.effective"):
-        host.put(f"{UNIT}/{name}", "0-3\n")
-    request = {"cores": {"unit": "db.service"}, "affinity_conflicts": "warn", "check": True}
-    assert host.ask("disabled", **request)["after"]["online"] == "0,2,4-7"
-    with pytest.raises(HostError, match=r"unit db.service may run on every core"):
-        host.ask("disabled", siblings=SIBLINGS, **request)
-    done = host.ask("disabled", siblings=SIBLINGS, cores={"cpus": "5"}, affinity_conflicts="warn")
-    assert done["after"]["online"] == "0-4,6-7"
+@pytest.mark.parametrize("persist", ["none", "systemd"])
+def test_a_core_that_is_off_on_purpose_leaves_nothing_to_confirm(host, persist):
+    """The kernel shows no core of CPUs that are offline: that they are one is found by trying."""
+    for cpu in (2, 3):
+        host.write(f"{CPU}/cpu{cpu}/online", "0")
+    was = online(host)
+    done = host.ask(threads=2, persist=persist, rollback_after=60)
+    assert (done["changed"], done["rollback_pending"], done["rollback_started"]) == (persist != "none", False, False)
+    assert (online(host), host.pending(), host.saved(), host.is_waiting) == (was, None, None, False)
+    assert persistence.is_kept(host_files.HostFs(host.sysroot)) == (persist != "none")
 
 
-def test_a_unit_names_the_same_cores_after_its_siblings_went_offline(host):
-    host.put("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")
-    host.put(UNIT + "/cpuset.cpus", "4-7\n")
-    host.put(UNIT + "/cpuset.cpus.effective", "4-7\n")
-    host.put("sys/fs/cgroup/system.slice/cpuset.cpus", "\n")
-    request = {"cores": {"unit": "db.service"}, "affinity_conflicts": "warn"}
-    done = host.ask("disabled", **request)
-    assert done["after"]["online"] == "0-4,6"
-    assert [text for text in done["affinity_conflicts"] if "db.service" in text and "would shrink to 4,6" in text]
-    host.put(UNIT + "/cpuset.cpus.effective", "4,6\n")
-    assert host.ask("disabled", **request)["changed"] is False
+# Threads of SCHED_DEADLINE: kernels divide by zero when a CPU goes offline on which one sleeps (seen with 6.1)
+REQUESTS = {
+    "of some cores, in check mode": {"state": "disabled", "cores": PART, "check": True},
+    "by a number": {"threads": 1},
+    "with a rollback": {"state": "disabled", "rollback_after": 60},
+}
+# Folder below /proc, name, flags, policy (fields 9 and 41 of stat), and whether it counts.
+THREADS = {
+    "a later thread": ("500/task/512", "worker 2) S", 0x400000, 6, True),
+    "a user's name for it": ("500/task/500", "sugov:0", 0x400000, 6, True),
+    "another thread of the kernel": ("60/task/60", "irq/24-nvme0q1", 0x208040, 6, True),
+    "schedutil's": ("60/task/60", "sugov:0", 0x208040, 6, False),
+    "of SCHED_FIFO": ("500/task/500", "jackd", 0x400000, 1, False),
+}
+
+
+def put(host, folder="500/task/500", name="cyclicdl", flags=0x400000, policy=6):
+    thread = folder.rpartition("/")[2]
+    fields = ["S", "1", *["0"] * 4, str(flags), *["0"] * 12, "1000", *["0"] * 18, str(policy), *["0"] * 11]
+    host.put(f"proc/{folder}/stat", f"{thread} ({name}) {' '.join(fields)}\n")
+
+
+@pytest.mark.parametrize("request_options", REQUESTS.values(), ids=REQUESTS)
+def test_nothing_goes_offline_whatever_is_asked_for(host, request_options):
+    put(host)
+    with pytest.raises(smt_change.ChangeRefusedError, match=r"SCHED_DEADLINE.*pid 500 cyclicdl\. .*chrt"):
+        host.ask(**request_options)
+    assert (host.writes, host.saved(), host.pending()) == ([], None, None)
+
+
+@pytest.mark.parametrize(("folder", "name", "flags", "policy", "counts"), THREADS.values(), ids=THREADS)
+def test_which_threads_count(host, folder, name, flags, policy, counts):
+    put(host, folder, name, flags, policy)
+    if counts:
+        with pytest.raises(smt_change.ChangeRefusedError, match=f"pid {folder.rpartition('/')[2]} "):
+            host.ask("disabled")
+    else:
+        assert host.ask("disabled")["after"]["online"] == "0,2,4,6"
+
+
+def test_what_only_brings_cpus_online_is_not_refused(host):
+    host.ask("disabled")
+    put(host)
+    assert host.ask("disabled")["changed"] is False
+    assert (host.ask("enabled")["changed"], online(host)) == (True, ALL)
+
+
+def test_what_goes_back_by_itself_waits_for_the_last_of_them(tmp_path):
+    """The rollback of a change that brought CPUs online, the watchdog, and the end of an evaluation."""
+    host = Host(tmp_path, control="off")
+    host.ask("enabled", rollback_after=60)
+    put(host)
+    left = smt_restore.left(smt_restore.restore(host, host.pending()))
+    assert (["pid 500 cyclicdl" in one for one in left], online(host)) == ([True, True], ALL)
+    shutil.rmtree(pathlib.Path(host.sysroot, "proc/500"))
+    assert (smt_restore.restore(host, host.pending()), online(host)) == ([], ONE_EACH)
+
+
+def test_one_that_begins_after_the_look_at_them_is_seen_before_the_write(host):
+    put(host)
+    with pytest.raises(smt_state.StateError, match="pid 500"):
+        smt_transition.disable(host.sysroot, CORES, files=host)
+    assert host.writes == []
+
+
+# What brings CPUs back needs no room on any disk; what takes them offline is saved before
+
+BACK = {
+    "restored": {"state": "restored"},
+    "enabled": {"state": "enabled"},
+    "two threads": {"threads": 2},
+    "a part of it": {"state": "disabled", "cores": PART},
+    "one by one": {"state": "enabled", "method": "cpu_online"},
+    "with a rollback": {"state": "restored", "rollback_after": 60},
+}
+FULL = {"full": errno.ENOSPC, "no quota left": errno.EDQUOT, "read-only": errno.EROFS}
+# By day each request and each disk.
+CASES = [(BACK[back], list(FULL)[(number + turn) % 3]) for turn in range(3) for number, back in enumerate(BACK)]
+
+
+@contextlib.contextmanager
+def full(host, kind):
+    """Nothing that takes room on a disk is written, on a read-only one nothing; files of the kernel take none."""
+    host.faults = faults.Faults()
+    host.faults.number = FULL[kind]
+    host.faults.plan("full", 0)
+    with host.faults.installed():
+        yield
+    host.faults = None
+
+
+@pytest.mark.night(after=6)
+@pytest.mark.parametrize(("back", "kind"), CASES)
+def test_cpus_come_back_and_what_was_saved_stays(host, back, kind):
+    host.ask("disabled", persist="tmpfiles")
+    with full(host, kind):
+        done = host.ask(**back)
+    expected = "0-4,6" if "cores" in back else ALL
+    assert (done["changed"], done["after"]["online"], online(host)) == (True, done["after"]["online"], expected)
+    assert any("not recorded" in warning for warning in done["warnings"])
+    assert (done["rollback_pending"], host.pending()) == (False, None)
+    if host.saved() is not None:
+        assert host.saved()["cpu"]["online"] == list(range(8))
+    # With room again, the same request settles the rest.
+    host.ask(**{**back, "rollback_after": None})
+    assert online(host) == expected and not persistence.is_kept(host_files.HostFs(host.sysroot))
+
+
+@pytest.mark.parametrize("kind", FULL)
+def test_nothing_goes_offline_without_a_record(host, kind):
+    with full(host, kind), pytest.raises(HostError, match="The host is as it was before"):
+        host.ask("disabled")
+    assert (host.writes, host.saved()) == ([], None)
+
+
+def test_the_rollback_timer_needs_no_lock_file(host):
+    host.ask("disabled", rollback_after=60)
+    pathlib.Path(host.sysroot, locks.LOCK).unlink()
+    with full(host, "full"):
+        host.roll_back()
+    assert (online(host), pending_rollback.exists(host_files.HostFs(host.sysroot))) == (ALL, False)
+
+
+def test_a_change_back_that_the_kernel_refuses_is_undone_and_loses_nothing(host):
+    host.ask("disabled")
+    host.refusals[(3, True)] = errno.EIO
+    with full(host, "read-only"), pytest.raises(HostError, match="CPU 3: EIO"):
+        host.ask("restored", method="cpu_online")
+    assert (online(host), host.saved()["cpu"]["online"]) == (ONE_EACH, list(range(8)))
+
+
+def test_a_lock_without_a_file_is_one(host):
+    lock = pathlib.Path(host.sysroot, locks.LOCK)
+    with full(host, "full"), locks.HostLock(host.sysroot, "one"):
+        assert not lock.exists()
+        with pytest.raises(locks.HostLockError, match="changed by another run"):
+            locks.HostLock(host.sysroot, "another").__enter__()
+    lock.parent.mkdir(parents=True)
+    lock.write_text("")
+    with full(host, "read-only"), locks.HostLock(host.sysroot, "one"):
+        assert locks.HostLock(host.sysroot, "").holder() is not None

@@ -6,6 +6,7 @@ and both report correctly.
 
 from __future__ import annotations
 
+import concurrent.futures
 import socket
 import subprocess
 import sys
@@ -16,7 +17,6 @@ import old_python
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, locks
 from ansible_collections.threadwise.smt.plugins.module_utils._host.resident import service
-from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation import steps
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import (
     change as smt_change,
     restore as smt_restore,
@@ -33,6 +33,7 @@ from fake_host import Host
 ALL, FIRST = list(range(8)), [0, 2, 4, 6]
 # Time limit in seconds, to end what hangs.
 TIME_LIMIT = 60
+in_background = concurrent.futures.ThreadPoolExecutor().submit
 
 
 @pytest.fixture(name="host")
@@ -44,51 +45,18 @@ def changed_host(tmp_path):
     return host
 
 
-class Background(threading.Thread):
-    """Work in the background, with its result or error."""
-
-    def __init__(self, work):
-        super().__init__(daemon=True)
-        self.work, self.result, self.error = work, None, None
-        self.start()
-
-    def run(self):
-        try:
-            self.result = self.work()
-        except Exception as error:
-            self.error = error
-
-    def ended(self):
-        self.join(TIME_LIMIT)
-        assert not self.is_alive()
-        return self
-
-
-@pytest.fixture(name="waiting")
-def lock_is_awaited(monkeypatch):
-    """An event that is set when a process waits for the host's lock."""
-    seen = threading.Event()
-    sleep = locks.time.sleep
-
-    def look(seconds):
-        seen.set()
-        sleep(seconds)
-
-    monkeypatch.setattr(locks.time, "sleep", look)
-    return seen
-
-
 def online(host):
     return smt_state.read(files=host)["online"]
 
 
 def confirm(host):
-    return Background(lambda: host.ask("disabled", confirm=True))
+    return in_background(host.ask, "disabled", confirm=True)
 
 
-def test_a_confirmation_during_the_rollback_is_too_late(host, waiting, monkeypatch):
-    may_continue, started = threading.Event(), threading.Event()
-    restore = smt_transition.restore
+def test_a_confirmation_during_the_rollback_is_too_late(host, monkeypatch):
+    may_continue, started, waiting = threading.Event(), threading.Event(), threading.Event()
+    restore, sleep = smt_transition.restore, locks.time.sleep
+    monkeypatch.setattr(locks.time, "sleep", lambda seconds: (waiting.set(), sleep(seconds)))
 
     def held(*given):
         started.set()
@@ -96,16 +64,16 @@ def test_a_confirmation_during_the_rollback_is_too_late(host, waiting, monkeypat
         return restore(*given)
 
     monkeypatch.setattr(smt_transition, "restore", held)
-    timer = Background(host.roll_back)
+    timer = in_background(host.roll_back)
     assert started.wait(TIME_LIMIT)
     confirming = confirm(host)
     assert waiting.wait(TIME_LIMIT)
     may_continue.set()
-    assert timer.ended().error is None
-    error = confirming.ended().error
+    timer.result(TIME_LIMIT)
+    error = confirming.exception(TIME_LIMIT)
     assert isinstance(error, smt_change.ChangeRefusedError) and "was restored" in str(error) and online(host) == ALL
     # A later confirmation is refused, too, until somebody changes the host again.
-    assert "too late" in str(confirm(host).ended().error)
+    assert "too late" in str(confirm(host).exception(TIME_LIMIT))
     host.ask("disabled")
     assert host.ask("disabled", confirm=True)["changed"] is False
 
@@ -122,10 +90,11 @@ def test_a_timer_whose_time_is_over_after_the_confirmation_does_nothing(host):
     known = host.pending()
     confirming = confirm(host)
     assert started.wait(TIME_LIMIT)
-    timer = Background(lambda: program.Program(host, known, lambda _seconds: service.UNDO_NOW).run())
-    assert timer.ended().error is None, "without the lock, which may be taken for long"
+    timer = in_background(program.Program(host, known, lambda _seconds: service.UNDO_NOW).run)
+    # Without the lock, which may be taken for long.
+    timer.result(TIME_LIMIT)
     may_continue.set()
-    assert confirming.ended().error is None and confirming.result["rollback_pending"] is False
+    assert confirming.result(TIME_LIMIT)["rollback_pending"] is False
     assert online(host) == FIRST
     # A service that waits for the lock would roll back the next change.
     assert ["systemctl", "stop", rollback_timer.UNIT] in host.commands
@@ -136,13 +105,6 @@ def test_a_confirmation_does_not_repeat_a_change(host):
     with pytest.raises(smt_change.ChangeRefusedError, match=r"not in the state asked for.*still armed"):
         host.ask("disabled", confirm=True)
     assert online(host) == ALL and host.pending()
-
-
-def test_a_record_of_another_boot_is_ignored(host):
-    host.boot("second")
-    assert host.pending() is None and program.main(host.sysroot) == 0
-    assert online(host) == FIRST
-    assert host.ask("disabled", confirm=True)["rollback_pending"] is False
 
 
 @pytest.mark.parametrize(
@@ -185,23 +147,6 @@ def bound(receiver):
     return "@" + receiver.getsockname()[1:].decode("ascii")
 
 
-def test_it_tries_until_the_host_is_as_it_was(host):
-    """The kernel refuses a CPU twice; nothing is given up, and the lock is free in between."""
-    refused = {(3, True): 16}
-    host.refusals = dict(refused)
-    waits = []
-
-    def wait(seconds):
-        if seconds and len(waits) == 2:
-            host.refusals = {}
-        waits.append(seconds)
-        with locks.HostLock(host.sysroot, "another run"):
-            return service.UNDO_NOW
-
-    program.Program(host, host.pending(), wait).run()
-    assert (online(host), host.pending(), len(waits)) == (ALL, None, 3)
-
-
 def test_a_change_that_comes_while_the_lock_is_awaited_has_its_own_time(host, monkeypatch):
     """The time is over, and another change that waits for its confirmation has the lock."""
     known, waited = host.pending(), []
@@ -220,20 +165,6 @@ def test_a_change_that_comes_while_the_lock_is_awaited_has_its_own_time(host, mo
     monkeypatch.setattr(locks.HostLock, "_take", later)
     program.Program(host, {**known, "seconds": 0}, wait).run()
     assert (online(host), len(waited)) == (ALL, 1)
-
-
-def test_somebody_elses_rollback_is_pending_in_check_mode_too(host):
-    host.status = {}
-    predicted = host.ask("disabled", check=True, persist="tmpfiles")
-    assert (predicted["rollback_pending"], predicted["rollback_started"], predicted["changed"]) == (True, False, False)
-    assert host.ask("enabled", check=True, rollback_after=60)["rollback_pending"] is False, "none begins in check mode"
-
-
-def test_no_evaluation_starts_while_a_rollback_is_pending(host):
-    with pytest.raises(locks.HostLockError, match=r"waits to be confirmed"):
-        steps._see_that_no_change_waits(host_files.HostFs(host.sysroot))
-    host.ask("disabled", confirm=True)
-    steps._see_that_no_change_waits(host_files.HostFs(host.sysroot))
 
 
 @pytest.mark.parametrize("text", ['{"boot_id": "first", "cpu": {}, "masks": {}}', "[" * 100_000])

@@ -29,23 +29,16 @@ def test_a_unit_is_converted_to_that_of_the_metric(unit, declared, factor):
 
 
 @pytest.mark.parametrize(
-    ("unit", "declared"),
-    [("KB/s", "MB/s"), ("MB/s", "KB/s"), ("k", "MB/s"), ("M", "B/s"), ("B/s", "KB/s"), ("Kb", "KB")],
+    ("unit", "declared", "said"),
+    [
+        *((*units.split(), "is 1000 for some tools and 1024") for units in ("KB/s MB/s", "M B/s", "Kb KB")),
+        *((*units.split(), "it is of something else") for units in ("ms MB/s", "MB/min MB/s", "requests/s s")),
+        ("", "ms", "it is of something else"),
+    ],
 )
-def test_a_unit_with_two_meanings_is_refused(unit, declared):
-    assert math.isnan(printed.ratio(unit, declared))
-    for how in ({"unit": unit}, {"behind": unit + "\n"}):
-        with pytest.raises(UnreadableError, match="is 1000 for some tools and 1024"):
-            number("2.5", declared, **how)
-
-
-@pytest.mark.parametrize(
-    ("unit", "declared"),
-    [("ms", "MB/s"), ("MB/min", "MB/s"), ("errors", "requests/s"), ("requests/s", "s"), ("apples", "ms"), ("", "ms")],
-)
-def test_a_unit_of_something_else_is_refused_where_it_was_asked_for(unit, declared):
-    assert printed.ratio(unit, declared) is None
-    with pytest.raises(UnreadableError, match="it is of something else"):
+def test_a_unit_with_two_meanings_or_of_something_else_is_refused_where_it_was_asked_for(unit, declared, said):
+    assert printed.ratio(unit, declared) is None or math.isnan(printed.ratio(unit, declared))
+    with pytest.raises(UnreadableError, match=said):
         number("2.5", declared, unit=unit)
 
 
@@ -53,18 +46,12 @@ def test_a_unit_of_something_else_is_refused_where_it_was_asked_for(unit, declar
     ("behind", "declared", "value"),
     [
         (" GB/s\n", "MB/s", 2500),
-        ("ms\n", "us", 2500),
         (" [ms] (mean)", "s", 0.0025),
         ("k requests/s", "requests/s", 2500),
         ("", "ms", 2.5),
-        (" ms", "ms", 2.5),
         # What is no unit of the same thing says nothing.
         (" MB read", "requests/s", 2.5),
-        (" min: 0.22 max: 9", "s", 2.5),
         (" min 0.22", "s", 2.5),
-        (" s: 7", "ms", 2.5),
-        (" M of them", "requests", 2.5),
-        (" (without initial connection time)", "transactions/s", 2.5),
         (".\n", "s", 2.5),
     ],
 )
@@ -106,12 +93,7 @@ def test_a_part_of_a_number_is_refused(before, text, behind, declared):
 
 @pytest.mark.parametrize(
     ("before", "text", "behind", "declared"),
-    [
-        ("p99=", "12", ", p50=3", "ms"),
-        ("+F:25:AES:", "12", "", "kB/s"),
-        ("2024-05-", "12", "", "1"),
-        ("x", "4", ".", "1"),
-    ],
+    [("p99=", "12", ", p50=3", "ms"), ("+F:25:AES:", "12", "", "kB/s"), ("2024-05-", "12", "", "1")],
 )
 def test_what_stands_beside_a_number_is_not_always_a_part_of_it(before, text, behind, declared):
     assert number(text, declared, before, behind) == float(text)
@@ -140,27 +122,19 @@ def found_in(output="", errors="", directory="/nowhere", cut=False, **source):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("", []),
         ("no document", []),
-        ('{"a": 1}', [{"a": 1}]),
         ('[{"a": 1}, 2]\n', [[{"a": 1}, 2]]),
         ('{"a": 1}\n{"a": 2}\n', [{"a": 1}, {"a": 2}]),
-        ('{"a": 1}{"a": 2}', [{"a": 1}, {"a": 2}]),
         ("Benchmark 1: awk '{print $1}' [x] {\n" + HYPERFINE, [json.loads(HYPERFINE)]),
         ("[ 10%] done\n[12:00:01] [INFO] {x}\n" + HYPERFINE + "bye {}\n", [json.loads(HYPERFINE), {}]),
-        ('INFO [main] {"a": 1}\n', [{"a": 1}]),
         ('50 %\r100 %\r{"a": 1}', [{"a": 1}]),
         # Nothing inside of what is damaged, and nothing at all where the end is missing.
         ('{"a": 1,, "b": {"a": 2}}\n', []),
         ('{\n  "a": 1,,\n  "b":\n  {"a": 2}\n}\n{"a": 3}\n', [{"a": 3}]),
         ('{"a": 1}\n{"b": {"a": 2}, ', []),
-        ('{"b": {"a": 2}, "c": "x', []),
         ("[" * 100000, []),
-        ('{"a": ' * 50000, []),
-        ('{"x' * 50000, []),
         ('{"a" ' * 5000 + "\n" + '{"a": 1}', [{"a": 1}]),
         ('{"a" 1}\n' * 2000 + '{"a": 1}', []),
-        ("[" + "9" * 5000 + "]", []),
     ],
 )
 def test_documents_among_other_text(text, found):
@@ -206,16 +180,11 @@ def test_a_document_without_its_begin_is_not_read():
     ("output", "errors", "pattern", "number"),
     [
         ("rate 1\nrate 2\n", "", r"rate (\S+)", 2),
-        ("rate 1\rrate 2\rrate 3", "", r"rate (\S+)", 3),
         # The first one of a line: zstd prints the speeds of both ways.
         ("1 MB/s, 7 MB/s\r2 MB/s, 9 MB/s\n", "", r"([0-9.]+) MB/s", 2),
-        ("rate 5\n", "rate 7\n", r"rate (\S+)", 5),
         ("done\n", "rate 6\rrate 7\n", r"rate (\S+)", 7),
-        ("a 1\nrate\n 2\n", "", r"(?s)rate.*?(\d+)", 2),
         ("rate 1\nnone\n", "", r"rate (\d+)|none", 1),
-        ("p50 1 rate 2\n", "", r"p50 (\d+) rate (?P<value>\d+)", 2),
         ("rate 1.5k\n", "", r"rate ([0-9.]+)(?P<unit>[kM]?)", 1500),
-        ("a,1,2.5,3\n", "", r"^\w+,[^,]*,([0-9.]+),", 2.5),
         ("nothing", "", r"rate (\S+)", math.nan),
     ],
 )
@@ -232,24 +201,6 @@ def test_numbers_in_files_that_the_worker_left(tmp_path):
     assert found_in('[{"score": 9}]', directory=tmp_path, file="*.json", json=["*", "score"], scale=0.5) == 3.5
     assert found_in(directory=tmp_path, file="log.txt", pattern=r"rate (\d+)") == 8
     assert math.isnan(found_in(directory=tmp_path, file="other", pattern=r"rate (\d+)"))
-
-
-def test_a_document_in_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "FILES_LIMIT", 20)
-    (tmp_path / "result.json").write_text('{"rate": 1, "x": "' + "y" * 50 + '"}')
-    with pytest.raises(UnreadableError, match="the begin of its JSON is lost"):
-        found_in(directory=tmp_path, file="result.json", json=["rate"])
-
-
-def test_a_tool_that_prints_more_than_one_result():
-    assert found_in('[{"score": 3}]', json=["*", "score"], one="choose one") == 3
-    assert found_in('[{"scores": [3, 5]}]', json=["*", "scores", "*"], one="choose one", mean=True) == 4
-    for output, source in (
-        ('[{"score": 3}, {"score": 4}]', {"json": ["*", "score"]}),
-        ("3 op\n4 op", {"pattern": r"(\d+) op"}),
-    ):
-        with pytest.raises(UnreadableError, match="2 results, and one is measured: choose one"):
-            found_in(output, one="choose one", **source)
 
 
 def test_the_unit_beside_a_number_in_a_document():
