@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Public reports about other tools that read a BIOS by Redfish, each tried on ours with a BMC on loopback."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 
@@ -73,11 +71,8 @@ CASES = {
         {"state": "enabled", "staged": "disabled"},
         ["ProcSMT=Disabled is pending"],
     ),
-    "bmclib_468, the same": (
-        small({"ProcSMT": "Enabled"}, {"ProcSMT": "Enabled", "ProcX2Apic": "Auto"}),
-        None,
-        {"staged": None},
-        None,
+    "bmclib_468, the same": pytest.param(
+        small({"ProcSMT": "Enabled"}, {"ProcSMT": "Enabled", "ProcX2Apic": "Auto"}), None, {"staged": None}, None
     ),
     # Also Redfish-Tacklebox 55: the settings of AMI's BMCs are at Bios/SD. Also redfish_service_validator_359: the
     # registry stands where its file should.
@@ -109,11 +104,8 @@ CASES = {
     # Also bmcweb 210.
     "bmcweb_1007 null": (small(None, {}), None, {"state": "unknown"}, []),
     "bmcweb_1007 empty": (small({}, {}), None, {"state": "unknown"}, []),
-    "community_general_7144": (
-        with_registries(),
-        None,
-        {"attribute": "X1", "state": "auto", "allowed": ["Auto"]},
-        None,
+    "community_general_7144": pytest.param(
+        with_registries(), None, {"attribute": "X1", "state": "auto", "allowed": ["Auto"]}, None
     ),
     # nosmt is no disagreement of the firmware.
     "performance_addon_operators_567": (small(ENABLED, {}), NOSMT, {"agrees": True}, None),
@@ -171,9 +163,13 @@ def test_ansible_48296_an_old_ilo_sends_each_path_on_to_the_one_with_a_slash():
     assert found["systems"][0]["state"] == "enabled" and ["session" in one for one in found["problems"]] == [True]
 
 
-def test_idrac_redfish_scripting_7_an_old_bmc_does_not_know_the_path():
+def test_idrac_redfish_scripting_7_and_community_general_3686_an_old_bmc_lacks_a_path_and_certificates_are_checked():
     (system,) = bmc_server.read(small({}, Bios=lambda handler: send(handler, NO_PATH, 404)))["systems"]
     assert system["state"] == "unknown" and f"{SYSTEM}/Bios (status 404)" in system["problems"][0]
+    # Also baremetal-operator 415 and jetlag 811, whose users had to find out what to set.
+    with bmc_server.serving(small({})) as bmc:
+        printed = bmc_server.run_module(bmc.host, ca_path=None)
+    assert bmc.asked == [] and "ca_path" in printed and "validate_certs" in printed
 
 
 @pytest.mark.parametrize("broken", [401, 403, 500, 503])
@@ -221,10 +217,3 @@ PROXY = {"/redfish/v1": lambda handler: send(handler, b"<html>ERR_DNS_FAIL", 503
 def test_why_there_is_no_answer(resources, said):
     with pytest.raises(client.RedfishError, match=said):
         bmc_server.read(resources)
-
-
-def test_community_general_3686_the_certificate_is_checked():
-    """Also baremetal-operator 415 and jetlag 811, whose users had to find out what to set."""
-    with bmc_server.serving(small({})) as bmc:
-        printed = bmc_server.run_module(bmc.host, ca_path=None)
-    assert bmc.asked == [] and "ca_path" in printed and "validate_certs" in printed

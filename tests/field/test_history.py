@@ -1,18 +1,25 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cases of public reports about series of measurements whose changes are to be found, and about histories of checks."""
-
-from __future__ import annotations
+"""Cases of public reports about series of measurements whose changes are to be found, about histories of checks, and
+about files that several processes or users write.
+"""
 
 import datetime
 import json
+import math
+import re
 
 import night
 import pytest
 import result_maker
+import trial_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history import checks, document, effects
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import series
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import records
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import looking
 
 MARGIN = 0.01
 NOW = datetime.datetime(2026, 11, 27, 6, tzinfo=datetime.UTC)
@@ -20,7 +27,6 @@ DAY = datetime.timedelta(days=1)
 
 
 def runs(*ratios, half=0.01):
-    """What runs say that have these effects, each with an interval of this half width."""
     return [series.Interval(ratio, ratio * (1 - half), ratio * (1 + half), 0.95) for ratio in ratios]
 
 
@@ -65,13 +71,19 @@ def test_xtdb_5454_a_step_is_said_once_and_what_follows_it_holds():
         assert series.standing(made, found, MARGIN) == expected, after
 
 
-def test_catapult_2419_where_a_step_is_does_not_follow_from_when_runs_were(tmp_path):
+def test_catapult_2419_and_bencher_steps_do_not_follow_from_when_runs_were_nor_their_order_from_their_names(tmp_path):
     for number, days in enumerate(([1, 302, 302, 303, 333], [1, 2, 3, 4, 5])[: night.number(1, 2)]):
         for run_number, (day, share) in enumerate(zip(days, (0.6, 0.6, 0.6, 0.5, 0.5), strict=True)):
             at = datetime.datetime(2025, 12, 31, run_number) + day * DAY
-            run(tmp_path / str(number), f"r{run_number}", share, at.strftime("%Y-%m-%dT%H:%M:%SZ"))
-        [of_key] = list(effects.read(tmp_path / str(number), NOW)[0].values())
+            run(tmp_path / f"steps{number}", f"r{run_number}", share, at.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        [of_key] = list(effects.read(tmp_path / f"steps{number}", NOW)[0].values())
         assert places([one.interval for one in of_key]) == [3]
+    # Names of users have no order of their own.
+    names = ["z-first", "b-second", "a-third"]
+    for month, name in enumerate(names, 1):
+        run(tmp_path / "days", name, 0.6, f"2026-{month:02}-01T00:00:00Z")
+    found, refused = effects.read(tmp_path / "days", NOW)
+    assert not refused and [[one.run for one in of_key] for of_key in found.values()] == [names]
 
 
 def run(directory, name, share, started):
@@ -84,38 +96,23 @@ def run(directory, name, share, started):
     build.build([path], directory / name)
 
 
-def test_bencher_runs_are_in_the_order_of_their_days_whatever_they_are_called(tmp_path):
-    """Names of users have no order of their own."""
-    names = ["z-first", "b-second", "a-third"]
-    for month, name in enumerate(names, 1):
-        run(tmp_path, name, 0.6, f"2026-{month:02}-01T00:00:00Z")
-    found, refused = effects.read(tmp_path, NOW)
-    assert not refused and [[one.run for one in of_key] for of_key in found.values()] == [names]
-
-
 def add(directory, at, statuses, others=()):
     checks.add(directory, statuses, others, at)
 
 
-def test_netdata_cloud_690_a_host_that_is_gone_is_not_listed_for_ever(tmp_path):
-    add(tmp_path, NOW, {"a": "compliant", "gone": "drifted"})
-    add(tmp_path, NOW + DAY, {"a": "compliant"}, ["a"])
-    found = checks.read(tmp_path)
+def test_netdata_cloud_690_cockroach_24636_and_cipp_417_hosts_that_are_gone_replaced_or_not_checked_any_more(tmp_path):
+    add(tmp_path / "gone", NOW, {"a": "compliant", "gone": "drifted"})
+    add(tmp_path / "gone", NOW + DAY, {"a": "compliant"}, ["a"])
+    found = checks.read(tmp_path / "gone")
     assert dict(found.statuses) == {"a": "compliant"} and found.checks[-1].counts == {"compliant": 1}
-
-
-def test_cockroach_24636_a_host_that_was_replaced_under_its_name_is_one_host(tmp_path):
-    add(tmp_path, NOW, {"a": "compliant", "b": "drifted"})
-    add(tmp_path, NOW + DAY, {"a": "compliant"}, ["a"])
-    add(tmp_path, NOW + 2 * DAY, {"a": "compliant", "b": "compliant"})
-    found = checks.read(tmp_path)
+    add(tmp_path / "replaced", NOW, {"a": "compliant", "b": "drifted"})
+    add(tmp_path / "replaced", NOW + DAY, {"a": "compliant"}, ["a"])
+    add(tmp_path / "replaced", NOW + 2 * DAY, {"a": "compliant", "b": "compliant"})
+    found = checks.read(tmp_path / "replaced")
     assert dict(found.statuses) == {"a": "compliant", "b": "compliant"}
     # Nobody saw the first of them mended.
     assert [(one.host, one.is_removed, one.lasted) for one in found.drifts] == [("b", True, None)]
-
-
-def test_cipp_417_what_is_not_checked_any_more_does_not_count_as_it_was_last(tmp_path):
-    """A host that has no policy any more is compliant; a status of a former policy is none of today's."""
+    # A host that has no policy any more is compliant; a status of a former policy is none of today's.
     add(tmp_path, NOW, {"a": "drifted"})
     add(tmp_path, NOW + 9 * DAY, {"a": "compliant"})
     found = checks.read(tmp_path)
@@ -129,3 +126,70 @@ def test_manageiq_6798_the_latest_state_is_said_before_what_was(tmp_path):
     page = document.page(record, NOW + 30 * DAY, MARGIN)
     # Those that still drift are first.
     assert page.index(">b<") < page.index(">a<")
+
+
+@pytest.fixture(name="begun")
+def a_trial(tmp_path):
+    return trial_maker.begun(tmp_path / "october")
+
+
+def period(trial, number):
+    return trial_maker.record(number, trial.design.schedule["web1"][number])
+
+
+def part(files, trial):
+    return looking.HostFiles(files, trial, "web1", lambda _line: None)
+
+
+@pytest.mark.parametrize("source", ["tox_dev_filelock_461", "google_fscrypt_448"])
+def test_a_file_that_is_a_link_is_neither_cut_off_nor_extended(begun, tmp_path, source):
+    files, trial = begun
+    (tmp_path / "precious").write_text("precious\n")
+    link = files.path / ".lock" if source == "tox_dev_filelock_461" else files.host_file("web1")
+    link.unlink(missing_ok=True)
+    link.symlink_to(tmp_path / "precious")
+    with pytest.raises(text.BorderError, match=rf"{re.escape(link.name)}: cannot be written: it is a link"):
+        part(files, trial).period(period(trial, 0))
+    assert (tmp_path / "precious").read_text() == "precious\n"
+
+
+def test_oh_my_pi_8596_openworker_56_and_ansible_13987_what_cannot_be_read_does_not_take_others_with_it(begun):
+    files, trial = begun
+    host = part(files, trial)
+    host.period(period(trial, 0))
+    with files.host_file("web1").open("ab") as stream:
+        stream.write(records.period(trial, "web1", period(trial, 1)).encode()[:200])
+    host.period(period(trial, 1))
+    seen = looking.known(files, trial)
+    assert not seen.unreadable and [one.number for one in seen.periods["web1"]] == [0, 1]
+    files.host_file("web2").write_text('{"period": 0, "ar\n')
+    seen = looking.known(files, trial)
+    assert list(seen.unreadable) == ["web2"] and len(seen.periods["web1"]) == 2
+    files.host_file("web2").unlink()
+    files.host_file("web1").unlink()
+    files.host_file("web1").mkdir()
+    assert looking.known(files, trial).unreadable == {
+        "web1": "hosts/web1.periods.jsonl: cannot be read: it is not a regular file"
+    }
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_memote_636_a_value_that_is_no_number_does_not_break_the_report(begun, value):
+    files, trial = begun
+    record = period(trial, 0)
+    record["metrics"]["p99"]["value"] = value
+    with pytest.raises(records.RecordError):
+        part(files, trial).period(record)
+    (one,) = looking.known(files, trial).periods["web1"]
+    assert not one.complete and "cannot be written down" in str(one.reason)
+
+
+@pytest.mark.parametrize("depth", [900, 100_000])
+@pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ('{"":[', "]}"), ('{"reason":', "}")])
+def test_orjson_458_nesting_is_an_error_of_the_file_and_of_nothing_else(begun, depth, opens, closes):
+    files, _trial = begun
+    content = opens * depth + "1" + closes * depth
+    (files.path / "ended.json").write_text(content)
+    assert files.ended().startswith("somebody else ended the trial by ended.json, which cannot be read: ")
+    with pytest.raises(text.BorderError, match=r"^line 1: "):
+        records.lines(content.encode() + b"\n", trials.PERIOD)

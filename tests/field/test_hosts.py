@@ -4,8 +4,6 @@
 such a host shows.
 """
 
-from __future__ import annotations
-
 import pytest
 import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
@@ -37,33 +35,33 @@ def vendor(name, product=""):
     return {DMI + "sys_vendor": f"{name}\n", DMI + "product_name": f"{product}\n"}
 
 
-# ---- present is not available --------------------------------------------------------------------------------------
-
 HALF = Machine(cores=4, threads=2, numbering="adjacent", offline=(4, 5, 6, 7))
 STANDBY = {f"{CPU}cpu{cpu}/configure": f"{int(cpu < 4)}\n" for cpu in range(8)}
 
 
-@pytest.mark.parametrize("further", [STANDBY, {CPU + "enabled": "0-3\n"}], ids=["s390", "arm64"])
-def test_rhbz_2006257_cpus_that_nobody_here_can_bring_online_are_not_missing(tmp_path, further):
+@pytest.mark.parametrize(("further", "text"), [(STANDBY, "garbage\n"), ({CPU + "enabled": "0-3\n"}, "0-7\n")])
+def test_rhbz_2006257_cpus_that_nobody_here_can_bring_online_are_not_missing(tmp_path, further, text):
     facts = gather(tmp_path, HALF, **further)
     assert (facts["cpus"]["present"], facts["cpus"]["offline"], facts["complete"]) == ("0-7", "", True)
     assert facts["hardware_class"] and facts["cores"] == 2 and judged(facts)["status"] == "compliant"
     assert smt_state.read(str(tmp_path))["present"] == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("text", ["", "\n", "garbage\n", "0-7\n"])
-def test_rhbz_2006257_cpus_that_are_configured_and_off_are_missing(tmp_path, text):
     states = {f"{CPU}cpu{cpu}/configure": f"{int(cpu not in (6, 7))}\n" for cpu in range(8)}
-    facts = gather(tmp_path, Machine(cores=4, offline=(4, 5, 6, 7), control="on"), **states)
+    facts = gather(tmp_path / "off", Machine(cores=4, offline=(4, 5, 6, 7), control="on"), **states)
     assert (facts["cpus"]["offline"], facts["complete"], judged(facts)["status"]) == ("4-5", False, "drifted")
     # A mask that says nothing takes no CPU away.
     assert gather(tmp_path / "mask", HALF, **{CPU + "enabled": text})["cpus"]["offline"] == "4-7"
 
 
-def test_kubernetes_71622_one_cpu_that_is_off_does_not_hide_the_siblings_of_the_others(tmp_path, monkeypatch):
+@pytest.mark.parametrize("control", ["on", "notsupported"])
+def test_kubernetes_71622_and_hardinfo_711_one_cpu_that_is_off_and_off_in_firmware(tmp_path, monkeypatch, control):
+    facts = gather(tmp_path, Machine(packages=2, cores=8, threads=1, control=control))
+    assert (facts["supported"], facts["active"], facts["methods"]["runtime"]["chosen"]) == (False, False, None)
+    assert {judged(facts, state)["status"] for state in ("enabled", "disabled")} == {"compliant"}
+    for machine in (Machine(offline=(2, 3), control="off"), Machine(cores=4, offline=(5,), control="on")):
+        assert gather(tmp_path / f"{len(machine.present)}", machine)["supported"] is True
     monkeypatch.setattr(smt_facts.os, "geteuid", lambda: 0)
     tree = sysfs_tree.files(Machine(cores=4, offline=(7,), control=""))
-    fs = HostFs(sysfs_tree.write(tmp_path, sysfs_tree.without(tree, "smt/control", "smt/active")))
+    fs = HostFs(sysfs_tree.write(tmp_path / "off", sysfs_tree.without(tree, "smt/control", "smt/active")))
     fs.__class__ = type("RootFs", (HostFs,), {"is_host": True})
     assert smt_facts.gather(fs)["methods"]["runtime"]["chosen"] == "cpu_online"
     # Isolated CPUs are among the reasons.
@@ -71,17 +69,6 @@ def test_kubernetes_71622_one_cpu_that_is_off_does_not_hide_the_siblings_of_the_
     assert "not isolated" in placement.Placements(cores, whole, usable=(0, 1, 2, 3)).workers("siblings")[1]
     assert "isolated" not in placement.Placements([(0,), (1,)], [(0, 1)], usable=(0, 1)).workers("siblings")[1]
 
-
-@pytest.mark.parametrize("control", ["on", "notsupported"])
-def test_hardinfo_711_off_in_firmware_is_one_thing(tmp_path, control):
-    facts = gather(tmp_path, Machine(packages=2, cores=8, threads=1, control=control))
-    assert (facts["supported"], facts["active"], facts["methods"]["runtime"]["chosen"]) == (False, False, None)
-    assert {judged(facts, state)["status"] for state in ("enabled", "disabled")} == {"compliant"}
-    for machine in (Machine(offline=(2, 3), control="off"), Machine(cores=4, offline=(5,), control="on")):
-        assert gather(tmp_path / f"{len(machine.present)}", machine)["supported"] is True
-
-
-# ---- containers ----------------------------------------------------------------------------------------------------
 
 NO_ONLINE = {f"{CPU}cpu0/online": None}
 LXCFS = "proc /proc proc rw 0 0\nlxcfs {} fuse.lxcfs rw,nosuid,nodev 0 0\n"
@@ -122,26 +109,20 @@ def test_lxcfs_731_nothing_is_switched(tmp_path, state, check):
     assert host.control == "on" and host.online == set(range(8))
 
 
-# ---- hypervisors ---------------------------------------------------------------------------------------------------
-
 RAW = "sys/firmware/dmi/entries/0-0/raw"
 ARM, X86, HIDDEN = ("CPU implementer : 0x41", "flags : fpu lm hypervisor", "flags : fpu lm")
 KVM, HYPERV, TSC = "kvm-clock tsc acpi_pm", "hyperv_clocksource_tsc_page tsc acpi_pm", "tsc hpet acpi_pm"
 PARALLELS = "Parallels Software International Inc.", "Parallels Virtual Platform"
 # The processor, vendor and product, SMBIOS' bit for virtual machines (Arm) or clocks, and the hypervisor.
 MACHINES = {
-    "QEMU's virt board": (ARM, "QEMU", "KVM Virtual Machine", None, "kvm"),
     "systemd_18929": (ARM, "Amazon EC2", "m6g.metal", None, None),
     "systemd_18929 by its bit": (ARM, "Amazon EC2", "c7g.16xlarge", False, None),
     "an instance of EC2": (ARM, "Amazon EC2", "c7g.16xlarge", True, "amazon"),
-    "an instance whose bit only root reads": (ARM, "Amazon EC2", "t4g.small", None, "amazon"),
     "systemd_24143": (ARM, "KubeVirt", "None", None, "kvm"),
     "Alibaba": (ARM, "Alibaba Cloud", "Alibaba Cloud ECS", None, "kvm"),
     "Hyper-V": (ARM, "Microsoft Corporation", "Virtual Machine", None, "hyperv"),
     "a Surface": (ARM, "Microsoft Corporation", "Surface Pro X", None, None),
-    "another vendor's words": (ARM, "Acme", "Virtual Machine Host 9000", None, None),
     "a vendor that nobody knows": (ARM, "Acme", "Box", True, "unknown"),
-    "a server": (ARM, "Ampere(R)", "Mt. Jade", False, None),
     "no SMBIOS": (ARM, "", "", None, None),
     "systemd_23856": (X86, *PARALLELS, KVM, "parallels"),
     "systemd_1117, an older one": (X86, *PARALLELS, TSC, "parallels"),
@@ -149,9 +130,7 @@ MACHINES = {
     "uyuni_2112": (X86, "Nutanix", "AHV", HYPERV, "kvm"),
     "QEMU with interfaces of Hyper-V": (X86, "QEMU", "Standard PC", HYPERV, "kvm"),
     "systemd_21816": (X86, "Microsoft Corporation", "Virtual Machine", HYPERV, "hyperv"),
-    "KVM of an old machine": (X86, "Bochs", "Bochs", KVM, "kvm"),
     "QEMU without KVM": (X86, "QEMU", "Standard PC", TSC, "qemu"),
-    "EC2's Nitro": (X86, "Amazon EC2", "m5.large", KVM, "kvm"),
     # Machines of clouds have the names of their guests, and are none where the processor says so.
     "libcpuid_169 VirtualBox": (HIDDEN, "innotek GmbH", "VirtualBox", TSC, "virtualbox"),
     "libcpuid_169 QEMU": (HIDDEN, "QEMU", "pc", TSC, "qemu"),
@@ -168,8 +147,6 @@ def test_the_hypervisor(tmp_path, processor, maker, product, more, name):
         tree[RAW] = bytes(0x13) + (b"\x1c" if more else b"\x0c") + bytes(4)
     assert hypervisor.detect(HostFs(sysfs_tree.write(tmp_path, tree))) == name
 
-
-# ---- vulnerabilities -----------------------------------------------------------------------------------------------
 
 VMSCAPE = "Mitigation: IBPB before exit to userspace"
 RETPOLINES = "Mitigation: Retpolines; IBPB: conditional; IBRS_FW; STIBP: {}; RSB filling; PBRSB-eIBRS: Not affected"
@@ -249,8 +226,6 @@ def test_what_the_text_of_a_vulnerability_says_of_smt(tmp_path):
         found.append((name, status, read[name]["smt"], more))
     assert found == STATUSES
 
-
-# ---- SMT that somebody else decides about --------------------------------------------------------------------------
 
 BY_TYPE = ["t2.large", "a1.xlarge", "c7a.2xlarge", "m8a.large", "r7gd.16xlarge", "im4gn.large", "hpc7a.96xlarge"]
 DECIDED = {

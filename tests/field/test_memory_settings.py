@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What was reported of memory policies on hosts where something else sets the same values."""
 
-from __future__ import annotations
-
 import pytest
 import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
@@ -71,22 +69,16 @@ CASES = {
         argument: (process("kubelet", argument), (1, "kubelet"), ["to 1 at each start", "to 0 at each start"])
         for argument in ("--protect-kernel-defaults=false", "--config=", "--config")
     },
-    "no kubelet": (process("bash", "kubelet"), BY_US, None),
     # sysctl.conf is applied last.
     "tuned_409": ({**ONE, **tuned(PROFILE)}, BY_CONF, [CONF]),
     "tuned_409, without": ({**ONE, **tuned(PROFILE, 0)}, (0, TUNED), [TUNED]),
-    "tuned_409, no sysctls": ({**ONE, **tuned("[cpu]\ngovernor=performance\n")}, BY_US, [CONF]),
     "sysvinit": (INIT, BY_CONF, [CONF]),
-    "busybox": ({**INIT, "etc/inittab": ""}, BY_CONF, [CONF]),
     "systemd": ({**INIT, "usr/lib/systemd/systemd": ""}, BY_US, [CONF]),
     "ufw": (ufw(), (0, "/etc/ufw/sysctl.conf"), ["/etc/ufw/sysctl.conf"]),
-    "ufw, off": (ufw("no"), BY_US, None),
     # TuneD starts after ufw, and applies the system's files again.
     "ufw, TuneD and sysctl.conf": (on_debian(1, "vm.overcommit_memory=0", ONE[CONF]), BY_CONF, [CONF]),
-    "ufw and TuneD": (on_debian(1, "vm.swappiness=1", ""), BY_US, None),
     "ufw and the profile": (on_debian(0, "vm.overcommit_memory=1", ""), (1, TUNED), [TUNED]),
     "ufw after TuneD": (on_debian(0, "vm.swappiness=1", ""), (0, "/etc/ufw/sysctl.conf"), ["/etc/ufw/sysctl.conf"]),
-    "a comment": ({"etc/sysctl.d/zz.conf": "vm.overcommit_memory = 2 # strict\n"}, (2, "/etc/sysctl.d/zz.conf"), None),
 }
 
 
@@ -108,24 +100,11 @@ def test_debops_2710_a_masked_file_is_silent(tmp_path):
     assert sysctl_files.BootFiles(fs).overrides({MEMORY: 2, PANIC: 1}) == [] and fs.problems == []
 
 
-NUMBERS = {"2": 2, "2 # strict": 2, " 2\t; strict": 2, "0x2": 2, "02": 2, "010": 8, "-1": -1}
-NUMBERS |= dict.fromkeys(["2#strict", "2.0", "09", "", "two"])
-
-
-def test_the_kernel_takes_the_number_before_a_blank():
-    assert {text: sysctl_files.number(text) for text in NUMBERS} == NUMBERS
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "said"),
-    [
-        ("systemd-oomd", [], ["ManagedOOMPreference=omit"]),
+def test_who_does_not_look_at_scores(tmp_path):
+    for name, arguments, said in (
+        *(("systemd-oomd", [], ["omit"]), ("earlyoom", ["-m", "5"], []), ("oomd-like", [], [])),
         ("earlyoom", ["-m", "5", "--ignore-oom-score-adj"], ["--avoid"]),
-        ("earlyoom", ["-m", "5"], []),
-        ("oomd-like", [], []),
-    ],
-)
-def test_who_does_not_look_at_scores(tmp_path, name, arguments, said):
-    fs = HostFs(sysfs_tree.write(tmp_path, process(name, *arguments)))
-    found = late_writers.daemons_without_scores(late_writers.processes(fs))
-    assert [part in text for part, text in zip(said, found, strict=True)] == [True] * len(said)
+    ):
+        fs = HostFs(sysfs_tree.write(tmp_path, process(name, *arguments)))
+        found = late_writers.daemons_without_scores(late_writers.processes(fs))
+        assert [part in text for part, text in zip(said, found, strict=True)] == [True] * len(said)

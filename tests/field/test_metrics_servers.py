@@ -1,11 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was reported of other clients of Prometheus and of servers with its API, each tried on ours.
-
-A test is named after its source.
+"""What was reported of other clients of Prometheus and of servers with its API, and of how far back a query counts,
+each tried on ours. A test is named after its source.
 """
-
-from __future__ import annotations
 
 import datetime
 import json
@@ -13,7 +10,7 @@ import urllib.parse
 
 import prometheus_server
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import prometheus, server
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import lineage, prometheus, server
 from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import variables
 
 BEGIN = datetime.datetime(2026, 11, 25, 12, tzinfo=datetime.UTC)
@@ -30,8 +27,6 @@ def vector(**more):
 
 
 def serving(document, *more):
-    """A server with one answer, which may be made of the request."""
-
     def answer(handler):
         made = document(handler) if callable(document) else document
         prometheus_server.send(handler, made if isinstance(made, str) else json.dumps(made), *more)
@@ -57,10 +52,14 @@ def test_kubernetes_52919_a_token_from_a_file_ends_in_a_newline(end):
     assert heads == ["Bearer s3cret"]
 
 
-def test_hetznercloud_cli_102_a_letter_in_a_token_that_nobody_sees():
+def test_hetznercloud_cli_102_and_prom2json_124_a_letter_in_a_token_that_nobody_sees_and_credentials_in_the_address():
     with pytest.raises(server.SourceError) as caught:
         source("http://127.0.0.1:1", token="s3cret\u200b")
     assert "another character in it that cannot be printed" in str(caught.value) and "s3cret" not in str(caught.value)
+    # Also telegraf 3739, unsee 259, elasticsearch_exporter 298.
+    with pytest.raises(server.SourceError, match="has a user or a password in it") as caught:
+        source("http://me:s3cret@127.0.0.1:1")
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("status", [400, 401])
@@ -71,13 +70,6 @@ def test_victoriametrics_4190_a_server_repeats_the_credentials_in_its_answer(sta
     with serving(answer, status) as url, pytest.raises(server.SourceError) as caught:
         source(url, user="me", password="s3cret").instant("up")
     assert "bWU6czNjcmV0" not in str(caught.value) and "s3cret" not in str(caught.value)
-
-
-def test_prom2json_124_credentials_in_the_address():
-    """Also telegraf 3739, unsee 259, elasticsearch_exporter 298."""
-    with pytest.raises(server.SourceError, match="has a user or a password in it") as caught:
-        source("http://me:s3cret@127.0.0.1:1")
-    assert "s3cret" not in str(caught.value)
 
 
 def test_prometheus_1968_and_jmx_exporter_207_ranges_of_a_real_server(tmp_path):
@@ -144,3 +136,121 @@ def test_ansible_79624_secrets_are_in_no_argument_specification_of_a_role():
     for path in variables._ROLES.glob("*/meta/argument_specs.yml"):
         text = path.read_text(encoding="utf-8")
         assert "no_log" not in text and not any(f"{name}:\n" in text for name in variables.ACCESS)
+
+
+RESOURCES = (
+    'count by (job, ksm_resource) (max without (instance) (label_replace({__name__!~"kube_pod_.*",__name__=~'
+    '"kube_.*_info",namespace!=""}, "ksm_resource", "$1", "__name__", "kube_(.*)_info")))\n'
+)
+RECORDED = {
+    "ksm:resource_count": RESOURCES,
+    "net_total_rate_offset": 'sum(rate(node_network_receive_bytes{device="eth0"}[50s] offset 1m)) * 8',
+    "requests::rate1m": "sum(rate(requests_total[1m]))",
+}
+RULES = [{"name": "r", "interval": "3s", "rules": [{"record": name, "expr": text} for name, text in RECORDED.items()]}]
+
+
+def lineage_of(url):
+    return lineage.Lineage(prometheus.Prometheus(server.access({"url": url}.get)))
+
+
+@pytest.fixture(name="url", scope="module")
+def a_server(tmp_path_factory):
+    exporter = prometheus_server.Exporter(is_punctual=True)
+    exporter.text = (
+        'kube_node_info{namespace="a"} 1\nkube_pod_x_info{namespace="a"} 1\nnode_network_receive_bytes{device="eth0"}'
+        " 5\nrequests_total 7\n"
+    )
+    directory = tmp_path_factory.mktemp("prometheus")
+    with (
+        prometheus_server.serving(exporter.answer) as address,
+        prometheus_server.prometheus(directory, [address.removeprefix("http://")], rules=RULES) as url,
+    ):
+        exporter.wait(8)
+        yield url
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        # Several patterns for a name. Also promql-parser 70.
+        pytest.param("sum(ksm:resource_count)", 3 + 1, id="prometheus_13596"),
+        # An offset within a rule. Also prometheus 1234.
+        pytest.param("net_total_rate_offset", 3 + 50 + 60 + 1, id="prometheus_1223"),
+        # A rule with two colons beside the query that it stands for.
+        pytest.param("requests::rate1m", 3 + 60 + 1, id="prometheus_2754"),
+        pytest.param("sum(rate(requests_total[1m]))", 60 + 1, id="prometheus_2754"),
+    ],
+)
+def test_how_far_back_a_query_counts(url, query, seconds):
+    assert lineage_of(url).looks_back(query).seconds == seconds
+
+
+def recording(name, query, **more):
+    return {"type": "recording", "name": name, "query": query, **more}
+
+
+def groups(rules, **more):
+    return {"groups": [{"name": "kube-apiserver.rules", "rules": rules, "interval": 15, **more}]}
+
+
+def answering(data, gap=15, refuses=""):
+    """Answer as servers do: their rules, samples that far apart, and an error where a word is in a query."""
+
+    def answer(handler):
+        path, _mark, wanted = handler.path.partition("?")
+        one = {"metric": {}, "value": [1, "7"], "values": [[gap * number, "1"] for number in range(2)]}
+        if refuses and refuses in urllib.parse.unquote_plus(wanted):
+            error = {"status": "error", "error": "=~ is an unsupported matchtype for the __name__ label"}
+            return prometheus_server.send(handler, json.dumps(error), 400)
+        known = data if path.endswith("rules") else {"resultType": "vector", "result": [one]}
+        return prometheus_server.send(handler, json.dumps({"status": "success", "data": known}))
+
+    return prometheus_server.serving(answer)
+
+
+@pytest.mark.parametrize(
+    ("rules", "gap", "query", "seconds"),
+    [
+        # A rule before its source, of one group, lags by two evaluations from Prometheus 3 on.
+        pytest.param(
+            [recording("before", "current + 0"), recording("current", "scalar(minute())")],
+            *(15, "before", 3 * 15),
+            id="prometheus_16913",
+        ),
+        # A rule with labels in its name makes no series of the name before them.
+        pytest.param(
+            [recording('banana{color="yellow"}', "rate(strawberry[1h])")],
+            *(15, 'banana{color="yellow"}', 15),
+            id="prometheus_3290",
+        ),
+        # A service that is scraped every five minutes.
+        pytest.param([], 300, "increase(ifHCInOctets[10m])", 600 + 300, id="prometheus_9092"),
+    ],
+)
+def test_how_far_back_a_query_counts_by_what_a_server_says(rules, gap, query, seconds):
+    with answering(groups(rules), gap) as url:
+        assert lineage_of(url).looks_back(query).seconds == seconds
+
+
+def test_victoriametrics_7297_rules_with_empty_fields_and_alerts_that_nobody_asked_for():
+    """Also 5743: it gives all rules, whatever type is asked for; and some without labels."""
+    empty = dict.fromkeys(("state", "file", "group_name", "lastError"), "")
+    named = {"name": "quantile:duration", "query": "max(rate(duration_bucket[5m]))\n"}
+    quantile = recording(**named, **empty, labels={"quantile": "0.5"})
+    alert = {"type": "alerting", "name": "quantile:duration", "query": "x[1w]", "alerts": [], "state": "firing"}
+    rules = [alert, quantile, {**quantile, "labels": None, "name": "other"}]
+    with answering(groups(rules, id="4652008536941098091", evaluationTime=None)) as url:
+        assert lineage_of(url).looks_back('quantile:duration{quantile="0.5"}').seconds == 15 + 300 + 15
+        assert lineage_of(url).looks_back("other").seconds == 15 + 300 + 15
+        # That rule makes no other quantile.
+        with pytest.raises(lineage.NotKnownError, match="no rule of the metrics server makes it"):
+            lineage_of(url).looks_back('quantile:duration{quantile="0.9"}')
+
+
+def test_prometheus_engine_1601_a_server_that_takes_no_pattern_for_a_name():
+    with answering(groups([{"type": "recording", "name": "x", "query": "1"}]), refuses="__name__=~") as url:
+        query = 'time()-max({__name__=~".*_last_successful_run_timestamp_seconds"}) by (job, instance)'
+        with pytest.raises(lineage.NotKnownError, match="=~ is an unsupported matchtype for the __name__ label"):
+            lineage_of(url).looks_back(query)
+        assert lineage_of(url).looks_back(query, 30.0).seconds == 30

@@ -4,8 +4,6 @@
 A test is named after its source.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 from xml.etree import ElementTree
@@ -31,15 +29,15 @@ def read_tests(judged):
     return ElementTree.fromstring(registry.formats()["junit"].make(Check(judged, NOW))).findall(".//testcase")
 
 
-def test_codeql_action_1738_2456_and_scorecard_action_1149_a_result_without_a_file():
+def test_codeql_action_1230_1738_2456_scorecard_action_1149_and_trufflehog_5165_results_of_sarif():
     for one in results([("h", drifted())]):
         uri = one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
         assert uri and " " not in uri and not uri.startswith(("/", "..", "file:"))
-
-
-def test_codeql_action_1230_what_is_suppressed_becomes_an_open_alert():
     waiver = waivers.parse({"until": "2026-03-09", "reason": "x", "owner": "y"})
     assert results([("h", waivers.applied(drifted(), waiver, NOW))]) == []
+    found = prints([("a", drifted()), ("b", drifted())])
+    assert len(set(found)) == 2
+    assert found == prints([("a", drifted("it says something else today")), ("b", drifted())])
 
 
 def test_tfsec_sarif_action_43_more_results_than_are_taken(monkeypatch):
@@ -55,12 +53,6 @@ def prints(judged):
     return [one["partialFingerprints"]["primaryLocationLineHash"] for one in results(judged)]
 
 
-def test_trufflehog_5165_results_in_one_place_that_count_as_one():
-    found = prints([("a", drifted()), ("b", drifted())])
-    assert len(set(found)) == 2
-    assert found == prints([("a", drifted("it says something else today")), ("b", drifted())])
-
-
 @pytest.mark.parametrize(
     "character", ["\x00", "\x01", "\x10", "\x1b", "\x7f", "\x85", "\ufffe", "\uffff", "\ud800", "]]>"]
 )
@@ -70,14 +62,11 @@ def test_surefire_57_1899_and_mocha_jenkins_reporter_34_98_characters_that_xml_d
     assert "a" in one.get("name") and one.find("failure").text.startswith("a")
 
 
-def test_gitlab_237920_and_eslint_11068_tests_that_are_told_apart_by_class_and_name():
+def test_gitlab_237920_eslint_11068_and_awx_tests_are_told_apart_and_counts_are_known_variables():
     found = read_tests([("a", drifted()), ("b", drifted()), ("c", compliance.refused("", compliance.COMPLIANT))])
     assert len({(one.get("classname"), one.get("name")) for one in found}) == 3 and all(
         one.get("classname") for one in found
     )
-
-
-def test_awx_artifacts_of_set_stats_are_extra_variables_of_the_jobs_that_follow():
     specs = variables.known()
     setting = variables.Setting("h", "smt_compliance_counts", compliance_report.counts([("h", drifted())]))
     assert variables.is_ours(setting.name, specs) and variables.problems([setting], specs, 1) == []

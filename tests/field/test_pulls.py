@@ -1,12 +1,16 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Public reports about hosts that pull their configuration and stopped, went back, or said that all was well:
-each on a host with smt_pull.
+"""Public reports about hosts that pull their configuration and stopped, went back, or said that all was well, each on a
+host with smt_pull; and about waivers.
 """
 
-from __future__ import annotations
+import datetime
 
 import pytest
+import yaml
+from ansible_collections.threadwise.smt.plugins.action import smt_status
+from ansible_collections.threadwise.smt.plugins.module_utils._keep.pull import program
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, policy, rollout, waivers
 from pulling import Place, git
 
 
@@ -22,7 +26,6 @@ LOCKS = ["refs/smt-pull/offered.lock", "HEAD.lock", "config.lock", "packed-refs.
 
 
 def locked(place):
-    """Leave the files of a killed git."""
     for lock in LOCKS:
         path = place.directory / "state/pulled/repository.git" / lock
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,16 +68,46 @@ def test_flux_696_a_rewritten_branch_is_taken_without_signatures(place):
     assert place.enforced() == [git(place.repository, "rev-parse", "HEAD")]
 
 
-def test_nagios_plugins_8_an_earlier_commit_in_use_is_no_success(place):
+def test_nagios_plugins_8_and_node_exporter_713_an_earlier_commit_or_no_result_is_no_success(
+    place,
+):
     place.commit("broken")
     place.pull(now=2e9)
     names = ("compliant", "pull_success", "pull_last_success_timestamp_seconds")
     assert [place.value(name) for name in names] == [1, 0, 1e9]
-
-
-def test_node_exporter_713_nothing_is_left_of_a_check_that_came_to_nothing(place):
-    assert place.value("compliant") == 1
     (place.directory / "bin/ansible-playbook").write_text("#!/bin/sh\nexit 1\n")
-    place.pull(now=2e9)
+    place.pull(now=3e9)
     names = ("compliant", "pull_success", "pull_run_timestamp_seconds")
-    assert [place.value(name) for name in names] == [0, 0, 2e9]
+    assert [place.value(name) for name in names] == [0, 0, 3e9]
+
+
+NOW = datetime.datetime(2021, 6, 17, 12, tzinfo=datetime.UTC)
+
+
+def of(until):
+    return waivers.parse(yaml.safe_load(f"{{until: {until}, reason: x, owner: y}}"))
+
+
+def drifted(waiver, now=NOW):
+    return waivers.applied(compliance.refused("x", compliance.DRIFTED), waiver, now)
+
+
+def test_inspec_5037_5570_cloud_custodian_1019_and_ggshield_872_days_and_moments_with_and_without_a_zone():
+    for until in ("2021-07-07", "'2021-07-07'", '"2021-07-07T00:00:00Z"', "2021-07-07T00:00:00Z"):
+        assert of(until).until == datetime.date(2021, 7, 7) and drifted(of(until))["status"] == "waived"
+    for until in ("2021-06-17T00:00:00", "2021-06-17T00:00:00+02:00", "2021-06-16"):
+        assert of(until).days_left(NOW.astimezone()) in (0, -1)
+
+
+@pytest.mark.parametrize("value", [yaml.safe_load("2021-07-07"), {"threads_per_core": yaml.safe_load("2021-07-07")}])
+def test_inspec_7391_a_day_of_yaml_where_none_is_expected(value):
+    with pytest.raises(policy.PolicyError, match="2021-07-07"):
+        policy.check(smt_status._plain(value), None)
+
+
+def test_kyverno_17473_an_exception_that_is_over_for_one_part_and_not_for_another():
+    before, after = drifted(of("2021-06-17")), drifted(of("2021-06-16"))
+    for one, is_waived in ((before, True), (after, False)):
+        assert (one["status"] in compliance.FINE) == is_waived == waivers.in_force(one)
+        assert rollout.is_pending({**one, "running": None}, reboot_ok=True) != is_waived
+        assert one["status"] in program.VERDICTS

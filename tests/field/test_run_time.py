@@ -4,8 +4,6 @@
 each on a host with a fake kernel.
 """
 
-from __future__ import annotations
-
 import os
 import pathlib
 import stat
@@ -57,22 +55,19 @@ def test_netplan_548_files_come_back_with_their_owner_and_mode(host, monkeypatch
     assert (after.st_ino, path.read_bytes()) == (before.st_ino, text) and online(host) == list(range(8))
 
 
-def test_netplan_271_and_245_what_undoes_waits_as_long_as_is_asked_and_is_ready_before_anything_changes(host):
-    """A cap of five seconds inside had ended what was asked to wait for 300."""
+def test_cluster_node_tuning_operator_518_netplan_271_and_245_interrupts_and_what_undoes(host):
+    # With SMT off it still has the bits of all CPUs. That is no conflict, and it is as it was afterwards.
+    host.put("proc/irq/default_smp_affinity", "ff\n")
+    host.ask("disabled")
+    assert host.ask("restored")["changed"]
+    assert pathlib.Path(host.sysroot, "proc/irq/default_smp_affinity").read_text() == "ff\n"
+    # A cap of five seconds inside had ended what was asked to wait for 300.
     seen = {}
     host.before_command = lambda command: seen.setdefault(command[0], online(host))
     host.ask("disabled", rollback_after=3000)
     assert host.pending()["seconds"] == 3000 and seen["systemd-run"] == list(range(8))
     # CPUs that were taken in the order of their numbers left cores idle whose siblings were there.
     assert online(host) == [0, 2, 4, 6], "laptop-mode-tools 71"
-
-
-def test_cluster_node_tuning_operator_518_the_default_affinity_of_interrupts_names_offline_cpus(host):
-    """With SMT off it still has the bits of all CPUs. That is no conflict, and it is as it was afterwards."""
-    host.put("proc/irq/default_smp_affinity", "ff\n")
-    host.ask("disabled")
-    assert host.ask("restored")["changed"]
-    assert pathlib.Path(host.sysroot, "proc/irq/default_smp_affinity").read_text() == "ff\n"
 
 
 def test_cluster_node_tuning_operator_1618_a_rule_that_brings_cpus_back_is_named_and_disabled(host):
@@ -88,21 +83,10 @@ def test_cluster_node_tuning_operator_1618_a_rule_that_brings_cpus_back_is_named
     assert udev_rules.active(host_files.HostFs(host.sysroot)) == ["usr/lib/udev/rules.d/40-redhat-hotplug.rules"]
 
 
-# ---- who turns SMT back on -----------------------------------------------------------------------------------------
-
 RULES = {
     "linux-mm 2011": """SUBSYSTEM=="cpu", ACTION=="add", RUN+="/bin/sh -c 'echo 1 > /sys$devpath/online'"\n""",
     "by tee": """SUBSYSTEM=="cpu", ACTION=="add", RUN{program}+="/bin/sh -c 'echo 1 | tee /sys/%p/online'"\n""",
-    "by chcpu": """SUBSYSTEM=="cpu", ACTION=="add", RUN+="/sbin/chcpu -e %n"\n""",
     "skipped for others": 'SUBSYSTEM!="cpu", GOTO="end"\nACTION=="add", ATTR{online}="1"\nLABEL="end"\n',
-}
-OTHER_RULES = {
-    "memory": 'SUBSYSTEM!="memory", GOTO="end"\nACTION=="add", ATTR{state}="online"\nLABEL="end"\n',
-    "after the label": 'SUBSYSTEM!="cpu", GOTO="end"\nLABEL="end"\nACTION=="add", ATTR{online}="1"\n',
-    "off": """SUBSYSTEM=="cpu", ACTION=="add", RUN+="/bin/sh -c 'echo 0 > /sys$devpath/online'"\n""",
-    "off by itself": 'SUBSYSTEM=="cpu", ACTION=="add", ATTR{online}="0"\n',
-    "a comment": """# SUBSYSTEM=="cpu", ACTION=="add", RUN+="/bin/sh -c 'echo 1 > /sys$devpath/online'"\n""",
-    "a network": """SUBSYSTEM=="net", ACTION=="add", RUN+="/bin/sh -c 'echo 1 > /run/online'"\n""",
 }
 
 
@@ -113,17 +97,11 @@ def test_linux_mm_2011_rules_that_run_a_program_or_skip_others(host, rule):
     assert udev_rules.without_them(udev_rules.without_them(rule)) == udev_rules.without_them(rule) != rule
 
 
-def test_rules_that_bring_no_cpu_online():
-    assert {name: udev_rules.without_them(rule) for name, rule in OTHER_RULES.items()} == OTHER_RULES
-
-
 ON, WANTS = "/sys/devices/system/cpu/smt/control", "etc/systemd/system/multi-user.target.wants/"
 WRITERS = {
     "cron": ("etc/crontab", f"@reboot root echo on > {ON}"),
-    "cron.d": ("etc/cron.d/smt", "*/5 * * * * root ppc64_cpu --smt=on"),
     "rc.local": ("etc/rc.local", "for cpu in 1 3; do echo 1 > /sys/devices/system/cpu/cpu$cpu/online; done"),
     "likwid 320": ("etc/rc.local", 'for n in 1 3\ndo echo 0 > "/sys/devices/system/cpu/cpu${n}/online"\ndone'),
-    "a crontab": ("var/spool/cron/crontabs/root", "@reboot chcpu -e 1,3"),
     "a unit": ("etc/systemd/system/smt.service", f"ExecStart=/bin/sh -c 'echo on | tee {ON}'"),
     "powerpc-utils 106": (WANTS + "smtstate.service", "[Service]"),
     "powerpc-utils 11": (WANTS + "smt_off.service", "ExecStart=/usr/sbin/ppc64_cpu --smt=off"),
@@ -134,10 +112,7 @@ WRITERS = {
         "var/lib/cloud/instance/cloud-config.txt",
         'bootcmd:\n  - "for n in 1 3; do echo 0 > /sys/devices/system/cpu/cpu$n/online; done"\nruncmd:\n  - reboot',
     ),
-    "aws-parallelcluster 4260 own": (
-        "etc/cloud/cloud.cfg.d/99-smt.cfg",
-        f"bootcmd:\n- [sh, -c, 'echo 0 > {ON}']",
-    ),
+    "aws-parallelcluster 4260 own": ("etc/cloud/cloud.cfg.d/99-smt.cfg", f"bootcmd:\n- [sh, -c, 'echo 0 > {ON}']"),
 }
 
 
@@ -195,7 +170,6 @@ NO_WRITERS = {
     "memory": ("etc/rc.local", "for i in /sys/devices/system/memory/memory*; do echo 1 > $i/online; done"),
     # Run at the first boot only.
     "cloud-init": ("var/lib/cloud/instance/cloud-config.txt", f"runcmd:\n  - echo off > {ON}\n"),
-    "governor": ("etc/sysfs.d/x.conf", "devices/system/cpu/cpu0/cpufreq/scaling_governor = powersave"),
     "missing": ("etc/systemd/system/x.service", "ExecStart=/usr/local/bin/missing"),
     **{
         line: ("etc/cron.d/smt", line)

@@ -6,8 +6,6 @@ each tried on the ways in which a fleet is judged without asking its hosts.
 A test is named after its source.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import pathlib

@@ -4,8 +4,6 @@
 FleetLock server.
 """
 
-from __future__ import annotations
-
 import calendar
 import json
 import time
@@ -28,8 +26,6 @@ def a_server():
 
 
 class Host:
-    """A host of the group `web`."""
-
     def __init__(self, root, server, name):
         self.root, self.fs = root / name, files.HostFs(str(root / name))
         self.asked = change.Asked(settings.Slot(fleetlock=server.url), "web", name)
@@ -53,9 +49,16 @@ def at(text):
     return float(calendar.timegm(time.strptime(text, "%Y-%m-%d %H:%M:%S")))
 
 
-def test_zincati_756_asking_again_and_again_takes_one_slot(hosts, server):
+def test_zincati_756_locksmith_58_and_trinity_1919_one_slot_whoever_asks_and_however_often(hosts, server):
     assert all(hosts[0].acquire().granted for _turn in range(5))
     assert server.holders == {"web": {"a"}} and not hosts[1].acquire().granted
+    hosts[0].boot()
+    assert hosts[0].acquire(owner="another run").granted and server.holders == {"web": {"a"}}
+    hosts[0].acquire(owner="first")
+    hosts[0].acquire(owner="second")
+    hosts[0].boot()
+    assert not change.release(hosts[0].fs, "first").changed
+    assert not hosts[1].acquire().granted
 
 
 def test_zincati_239_a_host_is_not_steady_before_it_was_looked_at(monkeypatch):
@@ -73,19 +76,6 @@ def test_airlock_81_that_all_slots_are_taken_is_said_and_not_an_error_of_the_ser
     assert answer.reason.endswith("answers with status 500: all 1 semaphore slots currently locked")
 
 
-def test_locksmith_58_who_holds_the_slot_already_may_reboot(hosts, server):
-    hosts[0].acquire()
-    hosts[0].boot()
-    assert hosts[0].acquire(owner="another run").granted and server.holders == {"web": {"a"}}
-
-
-def test_kured_137_the_slot_of_a_host_that_is_no_more_is_released_by_its_name(hosts, server, tmp_path):
-    hosts[0].acquire()
-    elsewhere = files.HostFs(str(tmp_path / "controller"))
-    assert change.release_by_name(elsewhere, hosts[0].asked).changed
-    assert hosts[1].acquire().granted
-
-
 def test_kured_819_a_host_that_may_not_reboot_now_takes_no_slot_from_others(hosts, server, monkeypatch):
     monkeypatch.setattr(change.time, "time", lambda: at("2026-11-28 12:00:00"))
     assert not hosts[0].acquire(window=window.parse({"from": "02:00", "to": "05:00"})).granted
@@ -93,20 +83,17 @@ def test_kured_819_a_host_that_may_not_reboot_now_takes_no_slot_from_others(host
     assert hosts[1].acquire().granted
 
 
-def test_container_linux_update_operator_45_who_comes_after_a_dead_controller_reboots_no_second_host(hosts, server):
+def test_kured_137_and_container_linux_update_operator_45_a_host_that_is_no_more_or_down_for_long(
+    hosts, server, tmp_path
+):
     hosts[0].acquire()
     # Its controller is gone, and the host is down for long.
     assert not any(hosts[1].acquire().granted for _turn in range(3))
     hosts[0].boot()
     assert change.release(hosts[0].fs).changed and hosts[1].acquire().granted
-
-
-def test_trinity_1919_a_run_does_not_give_back_what_another_one_has_taken_over(hosts, server):
-    hosts[0].acquire(owner="first")
-    hosts[0].acquire(owner="second")
-    hosts[0].boot()
-    assert not change.release(hosts[0].fs, "first").changed
-    assert not hosts[1].acquire().granted
+    elsewhere = files.HostFs(str(tmp_path / "controller"))
+    assert change.release_by_name(elsewhere, hosts[1].asked).changed
+    assert hosts[0].acquire().granted
 
 
 NIGHTS = {"days": ["mon", "tue", "wed", "thu", "fri"], "from": "21:00", "to": "05:00"}

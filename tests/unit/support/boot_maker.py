@@ -4,8 +4,8 @@
 
 The stand-in for grub-mkconfig reads the settings as the real one does (a shell sources /etc/default/grub, then each
 file of the directory in name order) and writes entries in the form of 10_linux. The stand-in for grubby has the habits
-of real ones, also the bad ones, by their release: `boot/loaders/test_grubby.py` holds it against calls that
-were recorded.
+of real ones, also the bad ones, by their release: `boot/loaders/test_entry_files.py` holds it against calls
+that were recorded.
 """
 
 from __future__ import annotations

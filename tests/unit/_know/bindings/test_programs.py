@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whose a program is that calls itself kubelet, and which of the files that it names are opened."""
 
-from __future__ import annotations
-
 import os
 
 import counting
@@ -71,12 +69,6 @@ def test_a_kubelet_of_root_is_one_and_each_of_them_counts(host, roots):
     assert programs.running(host.files, {"kubelet"}) == []
 
 
-def test_programs_that_have_users_of_their_own_count_whoever_runs_them(host):
-    host.start(50, ["earlyoom", "--sort-by-rss"], "earlyoom", uid=61234)
-    fs = HostFs(str(host.folder))
-    assert late_writers.daemons_without_scores(late_writers.processes(fs))
-
-
 def test_a_haproxy_of_a_user_does_not_hide_that_of_a_service(host):
     host.start(300, ["haproxy"], "haproxy", 1, "haproxy.service", threads=4, started=10)
     host.start(301, ["haproxy"], "haproxy", 1, threads=3, started=20, uid=1000)
@@ -90,9 +82,6 @@ def test_any_number_of_programs_of_users_hides_no_service(host):
     host.nginx(4, pid=300)
     facts = find.facts(host.files, base.Online(frozenset(range(4))), (0, 2))
     assert facts.after_switch[0]["unit"] == "nginx.service" and len(facts.after_switch) == find.MAX_FACTS
-
-
-# ---- what it names -------------------------------------------------------------------------------------------------
 
 
 def make(path, kind):
@@ -129,13 +118,6 @@ def test_of_what_a_kubelet_names_only_files_of_root_are_read(tmp_path, kind, sys
     fs = HostFs(host.files.sysroot)
     fs.of_root(path.lstrip("/"))
     assert bool(fs.problems) == (kind != "of root"), "it is said"
-
-
-def test_a_link_out_of_a_recorded_tree_is_not_followed(tmp_path):
-    (tmp_path / "tree").mkdir()
-    (tmp_path / "outside").write_text("text")
-    (tmp_path / "tree/inside").symlink_to(tmp_path / "outside")
-    assert HostFs(str(tmp_path / "tree")).of_root("inside") is None
 
 
 WORDS = yaml.safe_load("""

@@ -1,11 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A kubelet, which counts the CPUs at its start, and whose CPU manager may keep them, as
-pkg/kubelet/cm/cpumanager/policy_static.go (1.33) reads its state: a stand-in for what the scenario smt_node does with a
-real one.
+"""A kubelet, which counts the CPUs at its start, and whose CPU manager may keep them: it reads its state as
+pkg/kubelet/cm/cpumanager/policy_static.go (1.33). The scenario smt_node does it with a real one.
 """
-
-from __future__ import annotations
 
 import json
 import shutil
@@ -14,18 +11,14 @@ import counting
 import fake_host
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, files as host_files
-from ansible_collections.threadwise.smt.plugins.module_utils._know.consumers import (
-    find,
-    history,
-    settings as consumer_settings,
-)
+from ansible_collections.threadwise.smt.plugins.module_utils._know.consumers import find, history, settings
 from ansible_collections.threadwise.smt.plugins.module_utils._set import facts, follow
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import watchdog
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.change import ChangeRefusedError
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.errors import SmtError
 
 STATE, ONLINE = "var/lib/kubelet/cpu_manager_state", "sys/devices/system/cpu/online"
-RESTART = consumer_settings.Settings({"kubelet": "restart"})
+RESTART = settings.Settings({"kubelet": "restart"})
 STATIC = "--cpu-manager-policy=static"
 STEP = "kubelet.service: systemctl restart kubelet.service"
 WITHOUT = f"{STEP} without /{STATE}"
@@ -97,12 +90,6 @@ def a_plain_node(tmp_path):
     return Node(tmp_path, kept=state("", policy="none"))
 
 
-def test_without_being_asked_a_static_kubelet_is_a_conflict(node):
-    with pytest.raises(ChangeRefusedError, match="CPU manager policy of kubelet is static"):
-        node.ask("disabled")
-    assert any(STATE in one for one in node.ask("disabled", affinity_conflicts="warn")["warnings"])
-
-
 def test_it_is_started_without_the_state_that_does_not_fit_and_back_again(node):
     assert node.ask("disabled", consumers=RESTART)["consumers"] == [WITHOUT] and node.kept() == (0, 2, 4, 6)
     # It fits now, and is left alone.
@@ -130,16 +117,11 @@ def test_one_that_does_not_come_back_ends_the_change_and_is_started(tmp_path, no
 @pytest.mark.parametrize(
     ("default", "arguments", "does"),
     [
-        ("0,2,4,6", (), []),
-        ("0,2,4,6", (STATIC,), []),
+        *(("0,2,4,6", (STATIC,), []), ("0-7", (STATIC,), [WITHOUT]), ("x", (STATIC,), [WITHOUT])),
         # With strict-cpu-reservation the state lacks what is reserved.
-        ("4,6", (STATIC, "--reserved-cpus=0,2"), []),
-        ("4,6", (STATIC, "--reserved-cpus=0"), [WITHOUT]),
-        ("0-7", (STATIC,), [WITHOUT]),
-        ("x", (STATIC,), [WITHOUT]),
-        (None, (STATIC,), [STEP]),
+        *(("4,6", (STATIC, "--reserved-cpus=0,2"), []), ("4,6", (STATIC, "--reserved-cpus=0"), [WITHOUT])),
         # With no policy it keeps no CPUs, but their number.
-        (None, (), [STEP]),
+        *((None, (STATIC,), [STEP]), (None, (), [STEP]), ("0,2,4,6", (), [])),
     ],
 )
 def test_a_state_fits_where_it_has_the_cpus_of_the_host(tmp_path, default, arguments, does):
@@ -150,12 +132,6 @@ def test_a_state_fits_where_it_has_the_cpus_of_the_host(tmp_path, default, argum
     else:
         node.put(STATE, state(default))
     assert node.would_do() == does
-
-
-def test_a_change_of_somebody_else_is_made_right_too(node):
-    """Nothing is known of earlier CPUs then; the state says by itself that it does not fit."""
-    node.put(STATE, state("0-5"))
-    assert node.ask("enabled", consumers=RESTART)["consumers"] and node.kept() == tuple(range(8))
 
 
 @pytest.mark.parametrize("unit", ["kubelet.service", "k3s.service"])
@@ -191,11 +167,6 @@ def test_a_state_of_any_kind_is_read_as_far_as_it_goes(node, text):
     assert node.would_do()
 
 
-def test_cpus_that_it_reserves_and_that_go_are_a_conflict_all_the_same(tmp_path):
-    with pytest.raises(ChangeRefusedError, match="CPU 1: kubelet reserves 0-1"):
-        Node(tmp_path, STATIC, "--reserved-cpus=0-1").ask("disabled", consumers=RESTART)
-
-
 @pytest.mark.parametrize(
     "last", ["--cpu-manager-policy-options=a=true,full-pcpus-only=true", "--config=/etc/kubelet.yaml"]
 )
@@ -210,13 +181,11 @@ def test_whole_cores_need_cores_of_the_same_size(tmp_path, last):
 def test_the_cpusets_of_its_pods_are_its_own_business(node):
     node.put("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")
     pod = "kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope"
-    for path, cpus in ((pod, "1"), ("system.slice/db.service", "3")):
-        parts = ["sys/fs/cgroup", *path.split("/")]
-        for folder in ("/".join(parts[:length]) for length in range(1, len(parts) + 1)):
-            own = cpus if folder.endswith(path) else ""
-            files = {"cpuset.cpus": own, "cpuset.cpus.effective": own or "0-7", "cgroup.controllers": "cpuset\n"}
-            for name, text in files.items():
-                node.put(f"{folder}/{name}", text)
+    own, above = {pod: "1", "system.slice/db.service": "3"}, ["kubepods.slice/kubepods-pod1.slice", "kubepods.slice"]
+    for path in ("", "system.slice", *above, *own):
+        files = {"cpuset.cpus": own.get(path, ""), "cpuset.cpus.effective": own.get(path, "0-7")}
+        for name, text in {**files, "cgroup.controllers": "cpuset\n"}.items():
+            node.put(f"sys/fs/cgroup/{path}/{name}", text)
     with pytest.raises(ChangeRefusedError, match="3 affinity conflict"):
         node.ask("disabled")
     # That of another service counts.
@@ -225,23 +194,15 @@ def test_the_cpusets_of_its_pods_are_its_own_business(node):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        ((), None),
-        (("--cpu-manager-policy=none", "--reserved-cpus=0"), None),
-        (("--config=/etc/k.yaml",), "cpuManagerPolicy: none\nreservedSystemCPUs: 0,2\n"),
-        (("--config=/etc/k.yaml",), None),
-    ],
+    "arguments", [(), ("--cpu-manager-policy=none", "--reserved-cpus=0"), ("--config=/etc/k.yaml",)]
 )
-def test_kubernetes_124650_each_kubelet_is_named_before_a_change(tmp_path, plain, arguments, text):
+def test_kubernetes_124650_each_kubelet_is_named_before_a_change(tmp_path, plain, arguments):
     plain.arguments = arguments
     shutil.rmtree(tmp_path / "proc/100")
     plain.run_kubelet(0)
-    if text:
-        plain.put("etc/k.yaml", text)
+    plain.put("etc/k.yaml", "cpuManagerPolicy: none\nreservedSystemCPUs: 0,2\n")
     (coming,) = plain.known("consumers_after_switch")
-    found = [coming[key] for key in ("program", "unit", "counted", "cpus")]
-    assert found == ["kubelet", "kubelet.service", 8, 4]
+    assert [coming[key] for key in ("program", "unit", "counted", "cpus")] == ["kubelet", "kubelet.service", 8, 4]
     for check in (True, False):
         result = plain.ask("disabled", check=check)
         assert result["consumers"] == [] and any(one.startswith("kubelet.service has ") for one in result["warnings"])
@@ -254,12 +215,6 @@ def test_kubernetes_67500_a_kubelet_follows_there_and_back(plain):
     assert plain.known() == [] and plain.ask("disabled", consumers=RESTART)["consumers"] == []
     plain.ask("restored")
     assert plain.words() == ["restart"] * 2 and plain.known() == []
-
-
-def test_one_that_is_restarted_and_counts_the_cpus_of_before_ends_the_change(plain):
-    plain.before_command = lambda command: None
-    with pytest.raises(SmtError, match=r"kubelet.service does not follow"):
-        plain.ask("disabled", consumers=RESTART)
 
 
 def test_one_that_is_stopped_counts_when_it_starts(plain):

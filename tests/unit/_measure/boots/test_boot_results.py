@@ -1,14 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Several boots of a host as one result: what differs between boots is not taken for SMT,
-and what was measured is all there.
-"""
-
-from __future__ import annotations
+"""Several boots of a host as one result: what differs between boots is not taken for SMT, and nothing is lost."""
 
 import copy
 import datetime
-import itertools
 import math
 import random
 
@@ -64,17 +59,14 @@ def primary(result):
     return host_comparisons.of_smt(compared(result))[0]
 
 
-def test_one_boot_of_each_is_compared_and_called_confounded():
+def test_one_boot_of_each_is_confounded_and_several_are_judged_pair_by_pair():
     result = joined(legs(1))
     one = primary(result)
     assert one["confounded"] and one["n"] == 5 and one["ratio"] == pytest.approx(0.8, rel=0.01)
     actual = conclusion.conclude(analysed(result))
     assert actual["recommendation"] == conclusion.UNDECIDED and "smt_eval_boots: 4" in actual["next"]
     assert recommendation.recommend(analysed(result))["choice"] == conclusion.UNDECIDED
-
-
-def test_several_boots_are_judged_pair_by_pair():
-    """Boots differ by 1 %: samples within them, which agree to 0.5 %, must not be taken for repetitions."""
+    # Boots differ by 1 %: samples within them, which agree to 0.5 %, must not be taken for repetitions.
     result = joined(legs(6, scatter=0.01))
     one = primary(result)
     assert (one["confounded"], one["n"], one["verdict"], one["basis"]) == (False, 6, "loss", "boots")
@@ -112,27 +104,20 @@ def test_every_sample_keeps_its_boot_and_placements_their_blocks_within_it():
     assert sharing["n"] == 10 and not sharing["confounded"]
 
 
-def test_a_boot_that_left_nothing_breaks_its_pair_alone():
+def test_what_is_missing_or_not_as_before_is_named():
     made = legs(3)
     del made[2]
     result = joined(made, planned(3), error="boot 3: no space")
     assert (result["outcome"], result["message"], primary(result)["n"]) == ("failed", "boot 3: no space", 2)
-
-
-def test_a_host_that_is_not_booted_as_before_is_not_done():
     result = joined(legs(1), after=None)
     assert result["outcome"] == "interrupted" and result["restored"] is None
-
-
-def test_what_is_not_as_before_is_named():
     after = copy.deepcopy(FACTS)
     after["control"], after["boot"]["configured"] = "off", ["nosmt"]
     restored = joined(legs(1), after=after, mitigations=[[], ["mitigations=off"]])["restored"]
-    assert not restored["ok"] and restored["differences"] == [
-        "smt/control: on before, off now",
-        "the next boot's arguments: none before, nosmt now",
-        "the running kernel's mitigations: none before, mitigations=off now",
-    ]
+    changed = {"smt/control": "on before, off", "the next boot's arguments": "none before, nosmt"}
+    changed["the running kernel's mitigations"] = "none before, mitigations=off"
+    assert not restored["ok"]
+    assert restored["differences"] == [f"{what}: {how} now" for what, how in changed.items()]
 
 
 MIXED = ["smt_on", "smt_off", "nosmt"]
@@ -153,29 +138,26 @@ def joined_mix(boots_each, scatter=0.0, change=None):
     return joined(made, plan)
 
 
-def whole_machine(result, arm):
-    found = [one for one in compared(result) if one["kind"] == "arm" and one["effect"] == arm]
-    return next(one for one in found if one["placement"] == "all_threads")
+def whole_machine(result, **how):
+    """Of each pair of arms the comparison on all threads."""
+    found = [one for one in compared(result, **how) if one["kind"] == "arm" and one["placement"] == "all_threads"]
+    return {(one["baseline"]["arm"], one["candidate"]["arm"]): one for one in found}
 
 
 def test_what_was_switched_within_boots_rests_on_blocks_and_what_was_booted_on_boots():
     """Boots differ by 5 %: arms within one boot do not, so their interval is narrow, and that of booted arms wide."""
     result = joined_mix(4, scatter=0.05)
     assert [arm["name"] for arm in result["arms"]] == MIXED and result["plan"]["booted"] == ["smt_on", "nosmt"]
-    within, booted = whole_machine(result, "smt_off"), whole_machine(result, "nosmt")
+    within, booted = (whole_machine(result)["smt_on", arm] for arm in ("smt_off", "nosmt"))
     assert (within["basis"], within["n"]) == ("blocks", 20) and (booted["basis"], booted["n"]) == ("boots", 4)
     assert not within["confounded"] and not booted["confounded"]
     assert 4 * (within["ci_high"] - within["ci_low"]) < booted["ci_high"] - booted["ci_low"]
     # Against an arm that was switched within other boots it rests on boots, whichever comes first.
     for others in (("smt_off", "nosmt"), ("nosmt", "smt_off")):
         result["arms"].sort(key=lambda arm: ("smt_on", *others).index(arm["name"]))
-        found = [one for one in compared(result, compare="all") if one["kind"] == "arm"]
-        sides = {
-            (one["baseline"]["arm"], one["candidate"]["arm"]): (one["basis"], one["n"])
-            for one in found
-            if one["placement"] == "all_threads"
-        }
-        assert sides[others] == ("boots", 4) and sides["smt_on", "smt_off"][0] == "blocks"
+        sides = whole_machine(result, compare="all")
+        assert (sides[others]["basis"], sides[others]["n"]) == ("boots", 4)
+        assert sides["smt_on", "smt_off"]["basis"] == "blocks"
 
 
 def test_each_arm_keeps_what_the_kernel_showed_and_what_was_seen_within_a_boot():
@@ -188,27 +170,3 @@ def test_each_arm_keeps_what_the_kernel_showed_and_what_was_seen_within_a_boot()
     assert observed["nosmt"]["cmdline"] == "quiet nosmt" and observed["smt_on"]["cmdline"] == "quiet"
     assert observed["nosmt"]["smt"]["control"] == "off" and observed["nosmt"]["smt"]["active"] is False
     assert observed["smt_on"]["vulnerabilities"] == FACTS["vulnerabilities"]
-
-
-def test_an_arm_that_the_booted_host_could_not_be_switched_to_is_left_out_with_its_reason():
-    refused = [{"name": name, "title": name, "reason": "conflicts"} for name in ("smt_on", "smt_off")]
-
-    def unswitched(arm, whole):
-        return {**of_one_arm(whole, "smt_on"), "arms_left_out": refused} if arm == "smt_on" else whole
-
-    result = joined_mix(2, change=unswitched)
-    assert [arm["name"] for arm in result["arms"]] == ["smt_on", "nosmt"] and result["arms_left_out"] == refused[1:]
-    assert whole_machine(result, "nosmt")["n"] == 2
-
-
-def test_four_arms_are_joined_round_by_round():
-    asked = ["smt_on", "maxcpus_4", "nosmt", "mitigations_auto_nosmt"]
-    plan, (on, off) = planned(2, asked), legs(1)
-    made = [
-        (on if arm in asked[::3] else off)._replace(number=number, arm=arm) for number, arm in enumerate(plan.order, 1)
-    ]
-    result = joined(made, plan)
-    found = {(sample["pair"], sample["arm"]) for sample in result["samples"]}
-    assert result["outcome"] == "completed" and found == set(itertools.product((0, 1), asked))
-    assert [arm["settings"] for arm in result["arms"]][1] == {"boot_argument": "maxcpus=4"}
-    assert {arm: whole_machine(result, arm)["n"] for arm in asked[1:]} == dict.fromkeys(asked[1:], 2)

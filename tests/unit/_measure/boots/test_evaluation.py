@@ -5,8 +5,6 @@
 smt_eval_boots and others do it on guests.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -26,9 +24,7 @@ DESCRIBED = {"workloads": ["gzip"], "workloads_left_out": [], "obstacles": [], "
 class Evaluated:
     """An evaluation by boots of a host in smt_on and nosmt, once each.
 
-    Attributes:
-        happens: number of a boot -> an error that is raised while it is measured, or the failure of its task.
-        measured: the boots that were measured, with their options.
+    `happens`: number of a boot -> an error that is raised while it is measured, or the failure of its task.
     """
 
     def __init__(self, tmp_path, monkeypatch, **asked):
@@ -103,22 +99,6 @@ def test_a_boot_that_cannot_be_measured_ends_it_and_the_host_is_put_back(evaluat
     assert evaluated.host.log[-4:] == ["ended", "reboot", "cleaned", "ended"]
 
 
-def test_a_host_that_does_not_come_back_leaves_what_was_measured_before(evaluated, monkeypatch):
-    entered = evaluation.Visit.enter
-
-    def lost(visit, options, seconds=0):
-        if evaluated.measured:
-            evaluated.host.fails = dict.fromkeys(("smt_boot_visit", "reboot", "command", "boot_id"), "lost")
-        entered(visit, options, seconds)
-
-    monkeypatch.setattr(evaluation.Visit, "enter", lost)
-    with pytest.raises(AnsibleConnectionFailure, match=r"db1: boot 2 of 2, nosmt: .*It goes back by itself"):
-        evaluated.run()
-    saved = evaluated.saved()
-    assert {sample["boot"] for sample in saved["samples"]} == {1} and saved["restored"] is None
-    assert "no route to host" in saved["message"]
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError()])
 def test_an_interrupted_controller_has_the_host_go_back_by_itself_and_keeps_the_boots_before(evaluated, error):
     evaluated.happens = {2: error}
@@ -127,13 +107,6 @@ def test_an_interrupted_controller_has_the_host_go_back_by_itself_and_keeps_the_
     # It waits for the end of what is measured; nothing else is asked of it.
     assert evaluated.host.log[-4:] == ["begun", "reboot", "cleaned", record.UNDO_NOW]
     assert {sample["boot"] for sample in evaluated.saved()["samples"]} == {1}
-
-
-def test_no_boot_follows_for_nobody(evaluated, monkeypatch):
-    monkeypatch.setattr(evaluation.terminal, "is_read", lambda _descriptor: not evaluated.measured)
-    result = evaluated.run()
-    assert result["failed"] and "boot 2 of 2, nosmt: nobody reads" in result["msg"] and len(evaluated.measured) == 1
-    assert result["restored"]["ok"]
 
 
 def test_without_any_measurement_there_is_no_file(evaluated):

@@ -5,8 +5,6 @@
 The real grub-mkconfig, grub-script-check and reboots are in molecule/smt_boot and molecule/smt_boot_faults.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import re
@@ -37,52 +35,45 @@ def run(root, smt=None, maxcpus=None, force=False, check=False):
 
 def lines(root, grub="grub"):
     """Return the fields of each linux line of grub.cfg."""
-    return [
-        line.split()[1:]
-        for line in (root / "boot" / grub / "grub.cfg").read_text().split("\n")
-        if line.strip().startswith("linux")
-    ]
+    text = (root / "boot" / grub / "grub.cfg").read_text()
+    return [line.split()[1:] for line in text.split("\n") if line.strip().startswith("linux")]
 
 
 CLOUD = {"50-cloudimg-settings.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="console=tty1 console=ttyS0"\nGRUB_CMDLINE_LINUX=""\n'}
 KDUMP = {"kdump-tools.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT crashkernel=384M-:128M"\n'}
-COMMENTS = '# GRUB_CMDLINE_LINUX="nosmt"\nexport GRUB_CMDLINE_LINUX="a=1" # nosmt\n'
-# Settings, drop-ins, and the arguments that they make.
-SHAPES = {
-    "of a cloud image": ('GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n', CLOUD, "console=tty1 console=ttyS0"),
-    "not for the shell": (
-        "GRUB_CMDLINE_LINUX='acpi_osi=! memmap=4M\\$0x1 x=*'\n",
-        {},
-        "acpi_osi=! memmap=4M\\$0x1 x=*",
-    ),
-    "no file": (None, {}, ""),
-    "a substitution": ('GRUB_DISTRIBUTOR=`echo Debian`\nGRUB_CMDLINE_LINUX="host=$(echo h1)"\n', {}, "host=h1"),
-    "single quotes": ("GRUB_CMDLINE_LINUX_DEFAULT='quiet'\nGRUB_CMDLINE_LINUX='a=1'\n", {}, "a=1 quiet"),
-    "no quotes": ("GRUB_CMDLINE_LINUX_DEFAULT=quiet\nGRUB_CMDLINE_LINUX=\n", {}, "quiet"),
-    "continued lines": ('GRUB_CMDLINE_LINUX="console=tty0 \\\nconsole=ttyS0"\n', {}, "console=tty0 console=ttyS0"),
-    "a drop-in that appends": ('GRUB_CMDLINE_LINUX="a=1"\n', KDUMP, "a=1 crashkernel=384M-:128M"),
-    "comments": (COMMENTS, {}, "a=1"),
-    "quoted blanks": ("GRUB_CMDLINE_LINUX='dyndbg=\"file a.c  +p\"'\n", {}, 'dyndbg="file a.c +p"'),
-}
+# Settings, drop-ins, and the arguments that they make: of a cloud image, not for the shell, and others.
+SHAPES = [
+    ('GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n', CLOUD, "console=tty1 console=ttyS0"),
+    ("GRUB_CMDLINE_LINUX='acpi_osi=! memmap=4M\\$0x1 x=*'\n", {}, "acpi_osi=! memmap=4M\\$0x1 x=*"),
+    (None, {}, ""),
+    ('GRUB_DISTRIBUTOR=`echo Debian`\nGRUB_CMDLINE_LINUX="host=$(echo h1)"\n', {}, "host=h1"),
+    ("GRUB_CMDLINE_LINUX_DEFAULT=quiet\nGRUB_CMDLINE_LINUX=\n", {}, "quiet"),
+    ('GRUB_CMDLINE_LINUX="console=tty0 \\\nconsole=ttyS0"\n', {}, "console=tty0 console=ttyS0"),
+    ('GRUB_CMDLINE_LINUX="a=1"\n', KDUMP, "a=1 crashkernel=384M-:128M"),
+    ('# GRUB_CMDLINE_LINUX="nosmt"\nexport GRUB_CMDLINE_LINUX="a=1" # nosmt\n', {}, "a=1"),
+    ("GRUB_CMDLINE_LINUX='dyndbg=\"file a.c  +p\"'\n", {}, 'dyndbg="file a.c +p"'),
+]
 
 
 @pytest.mark.night(after=4)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_each_shape_of_settings_gets_the_argument_and_is_restored(tmp_path, shape):
-    settings, drop_ins, arguments = SHAPES[shape]
+@pytest.mark.parametrize(("settings", "drop_ins", "arguments"), SHAPES)
+def test_each_shape_of_settings_gets_the_argument_and_is_restored(tmp_path, settings, drop_ins, arguments):
     boot_maker.grub_tree(tmp_path, settings or "", drop_ins)
     if settings is None:
         (tmp_path / "etc/default/grub").unlink()
     before = boot_maker.snapshot(tmp_path)
-
+    predicted = run(tmp_path, "disabled", check=True)
+    assert boot_maker.snapshot(tmp_path) == before and not {"run", "var"} & set(os.listdir(tmp_path))
     result = run(tmp_path, "disabled")
-
+    assert [predicted[name] for name in ("changed", "diff", "configured")] == [True, result["diff"], ["nosmt"]]
     assert result["changed"] and result["reboot_required"] and result["found"] == []
     assert [line[3:] for line in lines(tmp_path)][::2] == [["nosmt", *arguments.split()]] * 2
     after = boot_maker.snapshot(tmp_path)
     assert {name for name in after if after[name] != before.get(name)} == {DROP_IN, "boot/grub/grub.cfg"}
     assert not run(tmp_path, "disabled")["changed"]
-
+    # Entries for recovery, too.
+    assert run(tmp_path, "forced_off")["configured"] == ["nosmt=force"]
+    assert [[field for field in line if "nosmt" in field] for line in lines(tmp_path)] == [["nosmt=force"]] * 4
     assert run(tmp_path, "enabled")["changed"]
     assert boot_maker.snapshot(tmp_path) == before
     assert not run(tmp_path, "enabled")["changed"]
@@ -92,22 +83,19 @@ MAIN = "etc/default/grub"
 APPENDS = 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX %s"\n'
 TWO = {"a.cfg": APPENDS % "nosmt", "b.cfg": APPENDS % "nosmt=force"}
 HIDDEN = "GRUB_CMDLINE_LINUX_DEFAULT='mitigations=auto,nosmt l1tf=full,force'\n"
-FOUND = {
-    "in two files": ('GRUB_CMDLINE_LINUX="nosmt"\n', TWO, [("nosmt", MAIN), ("nosmt=force", MAIN + ".d/b.cfg")]),
-    "hidden": (HIDDEN, {}, [("mitigations=auto,nosmt", MAIN), ("l1tf=full,force", MAIN)]),
-    "output of a command": ('GRUB_CMDLINE_LINUX="$(echo no)smt"\n', {}, [("nosmt", MAIN)]),
-    "removed again by a later file": ('GRUB_CMDLINE_LINUX="nosmt"\n', CLOUD, []),
-}
+FOUND = [
+    ('GRUB_CMDLINE_LINUX="nosmt"\n', TWO, [("nosmt", MAIN), ("nosmt=force", MAIN + ".d/b.cfg")]),
+    (HIDDEN, {}, [("mitigations=auto,nosmt", MAIN), ("l1tf=full,force", MAIN)]),
+    ('GRUB_CMDLINE_LINUX="$(echo no)smt"\n', {}, [("nosmt", MAIN)]),
+    ('GRUB_CMDLINE_LINUX="nosmt"\n', CLOUD, []),
+]
 
 
-@pytest.mark.parametrize("shape", FOUND)
-def test_enabled_removes_arguments_of_the_administrator_and_reports_their_files(tmp_path, shape):
-    settings, drop_ins, found = FOUND[shape]
+@pytest.mark.parametrize(("settings", "drop_ins", "found"), FOUND)
+def test_enabled_removes_arguments_of_the_administrator_and_reports_their_files(tmp_path, settings, drop_ins, found):
     boot_maker.grub_tree(tmp_path, settings, drop_ins)
     files = {name: value for name, value in boot_maker.snapshot(tmp_path).items() if name.startswith("etc/")}
-
     result = run(tmp_path, "enabled")
-
     assert [(entry["argument"], os.path.relpath(entry["where"], tmp_path)) for entry in result["found"]] == found
     assert result["changed"] is bool(found)
     assert not any("nosmt" in field or field.startswith("l1tf") for line in lines(tmp_path) for field in line)
@@ -116,52 +104,18 @@ def test_enabled_removes_arguments_of_the_administrator_and_reports_their_files(
     assert not run(tmp_path, "enabled")["changed"]
 
 
-def test_states_replace_each_other(tmp_path):
-    boot_maker.grub_tree(tmp_path)
-    for smt, argument in (
-        ("disabled", "nosmt"),
-        ("forced_off", "nosmt=force"),
-        ("mitigations_nosmt", "mitigations=auto,nosmt"),
-        ("disabled", "nosmt"),
-    ):
-        result = run(tmp_path, smt)
-        assert result["configured"] == [argument]
-        # Entries for recovery, too.
-        assert [[field for field in line if "nosmt" in field] for line in lines(tmp_path)] == [[argument]] * 4
-
-
-def test_check_mode_writes_nothing_and_reports_the_same_diff(tmp_path):
-    boot_maker.grub_tree(tmp_path)
-    before = boot_maker.snapshot(tmp_path)
-    predicted = run(tmp_path, "disabled", check=True)
-    assert boot_maker.snapshot(tmp_path) == before
-    assert not (tmp_path / "run").exists() and not (tmp_path / "var").exists()
-    done = run(tmp_path, "disabled")
-    assert predicted["changed"] and predicted["diff"] == done["diff"]
-    assert predicted["configured"] == done["configured"] == ["nosmt"]
-
-
-def test_a_grub_cfg_that_is_older_than_its_settings_is_generated_again(tmp_path):
-    boot_maker.grub_tree(tmp_path)
-    old = (tmp_path / "boot/grub/grub.cfg").read_text()
+def test_an_old_grub_cfg_is_generated_again_and_its_mode_and_link_stay(tmp_path):
+    cfg, real = boot_maker.grub_tree(tmp_path) / "boot/grub/grub.cfg", tmp_path / "boot/real.cfg"
+    cfg.rename(real)
+    cfg.symlink_to("../real.cfg")
+    old = cfg.read_text()
     run(tmp_path, "disabled")
-    (tmp_path / "boot/grub/grub.cfg").write_text(old)
+    assert cfg.is_symlink() and stat.S_IMODE(real.stat().st_mode) == 0o600
+    # It is older than its settings.
+    real.write_text(old)
     assert run(tmp_path, "disabled", check=True)["changed"]
     run(tmp_path, "disabled")
     assert all("nosmt" in line for line in lines(tmp_path))
-
-
-def test_mode_and_links_of_grub_cfg_stay(tmp_path):
-    boot_maker.grub_tree(tmp_path)
-    cfg = tmp_path / "boot/grub/grub.cfg"
-    cfg.rename(tmp_path / "boot/real.cfg")
-    cfg.symlink_to("../real.cfg")
-    run(tmp_path, "disabled")
-    assert cfg.is_symlink() and stat.S_IMODE((tmp_path / "boot/real.cfg").stat().st_mode) == 0o600
-    assert all("nosmt" in line for line in lines(tmp_path))
-
-
-# ---- faults: nothing is changed --------------------------------------------------------------------------------------
 
 
 def edited(*replaced):
@@ -182,23 +136,22 @@ def with_file(name, text=""):
 
 
 CFG, DROP_INS = "boot/grub/grub.cfg", "etc/default/grub.d/"
-FAULTS = {
-    "grub-mkconfig fails": (with_file("mkconfig-fails"), "exit code 1: grub-probe: error: cannot find a device"),
-    "the new grub.cfg has an error": (with_file("script-check-fails"), "syntax error"),
-    "grub-script-check is missing": (without("usr/bin/grub-script-check"), "grub-script-check cannot be run"),
-    "no kernel is found": (with_file("mkconfig-finds-no-kernel"), "no entry for any kernel"),
-    "bad settings": (with_file(DROP_INS + "99.cfg", 'GRUB_CMDLINE_LINUX="a\n'), "cannot be read by a shell"),
-    "a later file": (with_file(DROP_INS + "zzz.cfg", 'GRUB_CMDLINE_LINUX="a=1"\n'), "zzz.cfg is read after .*nosmt"),
-    "a script sets it": (edited("root=UUID=1 ro", "root=UUID=1 ro maxcpus=2"), "maxcpus=2 is still there.*etc/grub.d"),
-    "an entry is lost": (edited("/boot/vmlinuz-*", "/boot/vmlinuz-6.1.0-13-*"), "would lose.*6.1.0-12-amd64"),
-    "an initrd is lost": (edited(r"\tinitrd\t/boot/initrd.img-%s", "%.0s"), "would lose.*initial RAM disk"),
-    "no grub.cfg": (without(CFG), "without a grub-mkconfig|the file system with /boot is mounted"),
-}
+FAULTS = [
+    (with_file("mkconfig-fails"), "exit code 1: grub-probe: error: cannot find a device"),
+    (with_file("script-check-fails"), "syntax error"),
+    (without("usr/bin/grub-script-check"), "grub-script-check cannot be run"),
+    (with_file("mkconfig-finds-no-kernel"), "no entry for any kernel"),
+    (with_file(DROP_INS + "99.cfg", 'GRUB_CMDLINE_LINUX="a\n'), "cannot be read by a shell"),
+    (with_file(DROP_INS + "zzz.cfg", 'GRUB_CMDLINE_LINUX="a=1"\n'), "zzz.cfg is read after .*nosmt"),
+    (edited("root=UUID=1 ro", "root=UUID=1 ro maxcpus=2"), "maxcpus=2 is still there.*etc/grub.d"),
+    (edited("/boot/vmlinuz-*", "/boot/vmlinuz-6.1.0-13-*"), "would lose.*6.1.0-12-amd64"),
+    (edited(r"\tinitrd\t/boot/initrd.img-%s", "%.0s"), "would lose.*initial RAM disk"),
+    (without(CFG), "without a grub-mkconfig|the file system with /boot is mounted"),
+]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_changes_nothing_and_is_reported(tmp_path, fault):
-    make, message = FAULTS[fault]
+@pytest.mark.parametrize(("make", "message"), FAULTS)
+def test_a_fault_changes_nothing_and_is_reported(tmp_path, make, message):
     boot_maker.grub_tree(tmp_path)
     make(tmp_path)
     before = boot_maker.snapshot(tmp_path)
@@ -213,9 +166,7 @@ RESTORED = "All changed files were restored"
 @pytest.mark.night(after=3)
 @pytest.mark.parametrize("number", [0, 3, 4, 1, 2, 5, 6])
 def test_a_full_disk_at_any_step_changes_nothing(tmp_path, monkeypatch, number):
-    """Two copies, two new files and the names of these are written in turn;
-    the disk is full from one of these steps on.
-    """
+    """Two copies, two new files and the names of these are written in turn."""
     boot_maker.grub_tree(tmp_path)
     run(tmp_path, "disabled")
     before = boot_maker.snapshot(tmp_path)
@@ -224,9 +175,7 @@ def test_a_full_disk_at_any_step_changes_nothing(tmp_path, monkeypatch, number):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(
-        transaction.os, "fsync", lambda descriptor: real(descriptor) if next(count) < number else full()
-    )
+    monkeypatch.setattr(transaction.os, "fsync", lambda file: real(file) if next(count) < number else full())
     monkeypatch.setattr(boot_change._Update, "_save_topology", lambda update: None)
     if number == 0:
         monkeypatch.setattr(transaction.shutil, "copyfileobj", full)
@@ -236,24 +185,20 @@ def test_a_full_disk_at_any_step_changes_nothing(tmp_path, monkeypatch, number):
     assert boot_maker.snapshot(tmp_path) == before
 
 
-# A run that gets a signal before or after one of its steps.
+# A run that gets a signal before one of its steps.
 CHILD = r"""
-import os, shutil, signal, subprocess, sys
+import os, shutil, subprocess, sys
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import change as boot_change
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends import base as backend_base, transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
-root, smt, number, when = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+root, smt, number, signal = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 steps = [0]
 def counted(function):
     def step(*args, **kwargs):
         steps[0] += 1
-        if steps[0] == number and when == 'before':
-            os.kill(os.getpid(), int(sys.argv[5]))
-        try:
-            return function(*args, **kwargs)
-        finally:
-            if steps[0] == number and when == 'after':
-                os.kill(os.getpid(), int(sys.argv[5]))
+        if steps[0] == number:
+            os.kill(os.getpid(), signal)
+        return function(*args, **kwargs)
     return step
 transaction.defer_termination_signals()
 for module, name in ((os, 'rename'), (os, 'unlink'), (os, 'fsync'), (shutil, 'copyfileobj'), (subprocess, 'Popen')):
@@ -267,37 +212,34 @@ print(steps[0] >= number)
 """
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "stride"),
-    [
-        ("enabled", "disabled", 4),
-        pytest.param("enabled", "disabled", 1, marks=pytest.mark.night),
-        pytest.param("disabled", "enabled", 1, marks=pytest.mark.night),
-    ],
-)
-def test_a_run_killed_at_any_step_leaves_a_complete_grub_cfg_and_the_next_run_continues(
+def child(root, *arguments):
+    command = [sys.executable, "-c", CHILD, str(root), *map(str, arguments)]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+STRIDES = [
+    ("enabled", "disabled", 4),
+    *(pytest.param(*one, 1, marks=pytest.mark.night) for one in (("enabled", "disabled"), ("disabled", "enabled"))),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "stride"), STRIDES)
+def test_a_run_killed_at_any_step_leaves_a_complete_grub_cfg_and_the_next_one_continues(
     tmp_path, first, second, stride
 ):
-    number, ends = 0, set()
-    while True:
-        number += stride
-        root = tmp_path / str(number)
-        boot_maker.grub_tree(root)
+    ends = set()
+    for number in itertools.count(stride, stride):
+        root = boot_maker.grub_tree(tmp_path / str(number))
         run(root, first)
-        old = (root / "boot/grub/grub.cfg").read_text()
-        done = subprocess.run(
-            [sys.executable, "-c", CHILD, str(root), second, str(number), "before", "9"],
-            check=False,
-            capture_output=True,
-        )
-        after = (root / "boot/grub/grub.cfg").read_text()
+        old = (root / CFG).read_text()
+        done = child(root, second, number, 9)
+        after = (root / CFG).read_text()
         subprocess.run([root / "usr/sbin/grub-mkconfig", "-o", root / "by-hand.cfg"], check=True)
         by_hand = (root / "by-hand.cfg").read_text()
         run(root, second)
-        new = (root / "boot/grub/grub.cfg").read_text()
-        assert old != new
+        new = (root / CFG).read_text()
         # It is complete, the old one or the new one, and so is what update-grub would generate for an administrator.
-        assert {after, by_hand} <= {old, new}
+        assert old != new and {after, by_hand} <= {old, new}
         assert [path for path in root.rglob("*threadwise-smt-*") if "var" not in path.parts] == []
         assert not run(root, second)["changed"]
         ends.add(after == new)
@@ -307,39 +249,18 @@ def test_a_run_killed_at_any_step_leaves_a_complete_grub_cfg_and_the_next_run_co
     assert ends == {True, False} and number > 8
 
 
-NO_FAULT, SCRIPT_CHECK_FAILS = None, "script-check-fails"
-
-
-@pytest.mark.parametrize(
-    ("fault", "when", "stride"),
-    [
-        (NO_FAULT, "before", 4),
-        *(
-            pytest.param(fault, when, 1, marks=pytest.mark.night)
-            for fault in (NO_FAULT, SCRIPT_CHECK_FAILS)
-            for when in ("before", "after")
-        ),
-    ],
-)
-def test_a_run_with_a_termination_signal_at_any_step_finishes_or_restores_and_reports_which(
-    tmp_path, fault, when, stride
-):
+@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.night)])
+@pytest.mark.parametrize("fails", [False, pytest.param(True, marks=pytest.mark.night)])
+def test_a_run_with_a_termination_signal_at_any_step_finishes_or_restores_and_says_which(tmp_path, stride, fails):
     """The signal may also arrive while files are restored, and after grub.cfg is replaced."""
-    number, outcomes = 0, set()
-    while True:
-        number += stride
+    outcomes = set()
+    for number in itertools.count(stride, stride):
         root = boot_maker.grub_tree(tmp_path / str(number))
         run(root, "disabled")
         before = boot_maker.snapshot(root)
-        if fault:
-            boot_maker.write(root, fault, "")
-        done = subprocess.run(
-            [sys.executable, "-c", CHILD, str(root), "enabled", str(number), when, "15"],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        message, reached = done.stdout.splitlines()
+        if fails:
+            boot_maker.write(root, "script-check-fails", "")
+        message, reached = child(root, "enabled", number, 15).stdout.splitlines()
         if message == "done":
             assert not run(root, "enabled", check=True)["changed"] and lines(root)[0][3:] == ["quiet"], number
         else:
@@ -348,7 +269,7 @@ def test_a_run_with_a_termination_signal_at_any_step_finishes_or_restores_and_re
         outcomes.add("done" if message == "done" else "ended" if "ended by signal 15" in message else "failed")
         if reached == "False":
             break
-    assert outcomes == ({"failed", "ended"} if fault else {"done", "ended"}) and number > 8
+    assert outcomes == ({"failed", "ended"} if fails else {"done", "ended"}) and number > 8
 
 
 def test_a_termination_signal_kills_a_running_tool_with_its_children(tmp_path):
@@ -357,24 +278,14 @@ def test_a_termination_signal_kills_a_running_tool_with_its_children(tmp_path):
     text = (root / "usr/sbin/grub-mkconfig").read_text().replace("set -e\n", delayed, 1)
     assert delayed in boot_maker.write(root, "usr/sbin/grub-mkconfig", text).read_text()
     before = boot_maker.snapshot(root)
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(root), "disabled", "-1", "", "15"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert f"ended by signal 15. {RESTORED}" in done.stdout
+    assert f"ended by signal 15. {RESTORED}" in child(root, "disabled", -1, 15).stdout
     assert boot_maker.snapshot(root) == before
 
 
 @needs_trace
 def test_boot_arguments_are_durable(tmp_path):
-    boot_maker.grub_tree(tmp_path)
-    boot_maker.running(tmp_path)
+    boot_maker.running(boot_maker.grub_tree(tmp_path))
     assert_durable(lambda: run(tmp_path, "disabled"))
-
-
-# ---- warnings --------------------------------------------------------------------------------------------------------
 
 
 def test_hand_written_entries_and_xen_are_unchanged_and_give_warnings(tmp_path):
@@ -388,9 +299,6 @@ def test_hand_written_entries_and_xen_are_unchanged_and_give_warnings(tmp_path):
     warnings = run(tmp_path, "disabled")["warnings"]
     assert [any(word in warning for warning in warnings) for word in ("'Mine'", "GRUB_CMDLINE_XEN")] == [True, True]
     assert custom in (tmp_path / "boot/grub/grub.cfg").read_text()
-
-
-# ---- SUSE ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.night(after=2)
@@ -408,18 +316,6 @@ def test_suse_gets_a_block_and_its_file_is_restored_byte_for_byte(tmp_path, sett
     assert boot_maker.snapshot(tmp_path) == before
 
 
-def test_suse_settings_that_turn_smt_off_are_found_and_stay_in_the_file(tmp_path):
-    settings = 'GRUB_CMDLINE_LINUX_DEFAULT="quiet nosmt mds=full,nosmt"\n'
-    boot_maker.grub_tree(tmp_path, settings, suse=True)
-    result = run(tmp_path, "enabled")
-    assert [entry["argument"] for entry in result["found"]] == ["nosmt", "mds=full,nosmt"]
-    assert (tmp_path / "etc/default/grub").read_text().startswith(settings)
-    assert next(line[3:] for line in lines(tmp_path, "grub2")) == ["quiet", "mds=full"]
-
-
-# ---- which loader ----------------------------------------------------------------------------------------------------
-
-
 OTHERS = [
     ("run/ostree-booted", "rpm-ostree kargs"),
     ("etc/kernel/proxmox-boot-uuids", "proxmox-boot-tool"),
@@ -427,9 +323,8 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("path", "name"), [*OTHERS, *detection.OTHER_LOADERS, ("etc/motd", "no boot loader was found")]
-)
+@pytest.mark.night(after=6)
+@pytest.mark.parametrize(("path", "name"), [*OTHERS, ("etc/motd", "no boot loader"), *detection.OTHER_LOADERS])
 def test_what_is_not_supported_is_refused_by_name(tmp_path, path, name):
     make = boot_maker.grub_tree if (path, name) in OTHERS else boot_maker.running
     make(tmp_path)
