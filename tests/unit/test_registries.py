@@ -87,19 +87,13 @@ def test_a_role_passes_on_each_option_that_its_modules_have(family):
         ROOT / "plugins/plugin_utils/_measure/boots/reboot.py",
     ]
     tasks = "".join(path.read_text(encoding="utf-8") for path in places)
-    shared = [
-        name for name in family.options if len(family.placed(name)) > 1 and option_files.ROLE in family.placed(name)
-    ]
+    shared = [one for one in family.options if len(family.placed(one)) > 1 and option_files.ROLE in family.placed(one)]
     assert [name for name in shared if family.variable(name) not in tasks] == []
 
 
-def test_a_reference_to_no_option_is_an_error_that_names_it():
-    family = option_files.families()[0]
+def test_a_reference_to_no_option_and_a_number_out_of_its_range_are_errors_that_name_it():
     with pytest.raises(option_files.OptionError, match=r"O\(prize\) is none"):
-        family.referred("See O(prize).", option_files.ROLE)
-
-
-def test_a_number_out_of_its_range_says_what_it_has_to_be():
+        option_files.families()[0].referred("See O(prize).", option_files.ROLE)
     for value, limits in ((None, (1, 10)), (1, (1, 10)), (10, (1, 10)), (10**9, (0, None))):
         assert ranges.problem(value, limits) is None, value
     for value, limits, said in ((0.5, (1, 10), "1 to 10"), (float("nan"), (1, 10), "1 to 10"), (-1, (0, None), "0 or")):

@@ -1,30 +1,35 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The published schemas: what they say of each field, that they are those of the code, and what they refuse."""
+"""The published schemas: what they say and refuse; and docs/queries.md, whose examples print what the page shows."""
 
 from __future__ import annotations
 
-import copy
 import datetime
 import json
 import pathlib
 import re
+import runpy
+import shlex
+import sys
 
 import jsonschema_rs
 import looks
 import pytest
 import result_maker
+from ansible_collections.community.general.plugins.filter import json_query
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads import metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import basis
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import json_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import json_text, registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, policy, waivers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.remediation import Call
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history import document as history
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.exposure import cores_in_use, exposure_report
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.proof import document as proof
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats import base
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import trial_report
 
@@ -87,35 +92,30 @@ def test_a_schema_is_that_of_the_code_and_says_what_it_is_of(name):
 
 
 def test_what_a_metric_of_a_result_can_be_is_what_that_of_a_report_can_be():
-    of_host, of_report = (dict(properties(published(name))) for name in ("host", "results"))
-    (declared,) = [one["enum"] for place, one in of_host.items() if place.endswith(".aggregate") and "enum" in one]
-    (compared,) = [one["enum"] for place, one in of_report.items() if place.endswith(".aggregate") and "enum" in one]
-    assert sorted(compared) == sorted(declared) == sorted(workload_metrics.AGGREGATES)
+    for name in ("host", "results"):
+        of_schema = dict(properties(published(name)))
+        (allowed,) = [one["enum"] for place, one in of_schema.items() if place.endswith(".aggregate") and "enum" in one]
+        assert sorted(allowed) == sorted(workload_metrics.AGGREGATES)
 
 
-def facts(**known):
-    return dict(copy.deepcopy(result_maker.result(blocks=1)["facts"]), **known)
-
-
-WAIVER = {"until": "2026-03-01", "reason": "measured by the vendor", "owner": "jo"}
 RECHECK = {"host": "a", "run": "r", "day": None, "age_days": 3, "kernel": "6.12", "mitigations": [], "state": "holds"}
 
 
 def judged():
     """Return a host of each kind that the check knows."""
-    off = policy.desired_state("disabled", None, None, None, None, False)
+    off, facts = policy.desired_state("disabled", None, None, None, None, False), result_maker.result(blocks=1)["facts"]
     rests_on = basis.together([basis.Basis("6.1.0", "0x1", ("mds: Mitigation: x",), "1.0.0", None, True)], [NOW])
     decision = {"rests_on": rests_on, "rechecks": [RECHECK], "stale": ["it is old"], "measure": ["a"]}
+    waiver = waivers.parse({"until": "2026-03-01", "reason": "measured by the vendor", "owner": "jo"})
     return [
-        ("a", {**compliance.judge(facts(), off, "both"), "decision": decision}),
-        ("b", compliance.judge(facts(supported=None, active=None, control="absent"), off, "both")),
+        ("a", {**compliance.judge(facts, off, "both"), "decision": decision}),
+        ("b", compliance.judge({**facts, "supported": None, "active": None, "control": "absent"}, off, "both")),
         ("c", compliance.judge("no facts", off, "runtime")),
         ("d", compliance.refused("no policy is set", compliance.BAD_POLICY)),
         ("e", compliance.from_registered({"unreachable": True, "msg": "no route"})),
-        ("f", compliance.from_registered(None)),
         ("h", compliance.refused("its last word is old", compliance.SILENT)),
         ("i", compliance.refused("the server has no word of it", compliance.UNKNOWN_TO_SERVER)),
-        ("g", waivers.applied(compliance.judge(facts(), off, "both"), waivers.parse(WAIVER), NOW)),
+        ("g", waivers.applied(compliance.judge(facts, off, "both"), waiver, NOW)),
     ]
 
 
@@ -141,48 +141,71 @@ COMPLIANCE_3 = json.loads(
 HOST = COMPLIANCE_3["hosts"][0]
 
 
+def assert_refused(name, document, *wrong):
+    checked(name).validate(document)
+    for one in wrong:
+        assert not checked(name).is_valid({**document, **one}), one
+
+
 def test_a_file_of_this_version_stays_valid_and_a_wrong_one_is_refused():
-    checked("compliance").validate(COMPLIANCE_3)
-    for name, value in (
-        ("schema_version", 2),
-        ("schema_version", "3"),
-        ("at", "2026-11-22 12:00"),
-        ("counts", {"compliant": 1}),
-        ("more", 1),
-        ("hosts", [{"host": "db1", "status": "compliant"}]),
-        ("hosts", [dict(HOST, status="fine")]),
-        ("hosts", [dict(HOST, running={"status": "drifted", "reasons": "x"})]),
-        ("hosts", [dict(HOST, look={"reason": None})]),
-    ):
-        assert not checked("compliance").is_valid({**COMPLIANCE_3, name: value}), name
+    versions = {"schema_version": 2}, {"schema_version": "3"}, {"at": "2026-11-22 12:00"}, {"more": 1}
+    drifted, no_look = {"status": "drifted", "reasons": "x"}, {"reason": None}
+    odd = dict(HOST, status="fine"), dict(HOST, running=drifted), dict(HOST, look=no_look), {"host": "db1"}
+    hosts = [{"counts": {"compliant": 1}}, *({"hosts": [one]} for one in odd)]
+    assert_refused("compliance", COMPLIANCE_3, *versions, *hosts)
 
 
 def test_what_exposure_writes_is_as_its_schema_says_and_a_wrong_one_is_not():
     idle = looks.looked(use=dict(looks.USE, room=None, by_usage=None), switches_a_second=None, units=[], pairs=[])
     hosts = [looks.looked(), idle, looks.looked(use=None), cores_in_use.host("web02", {"msg": "no route"}, [])]
     document = exposure_report.document(hosts, "2026-03-01T12:00:00Z")
-    checked("exposure").validate(document)
     seen = next(host for host in document["hosts"] if host["use"])
-    for wrong in (
-        {"schema_version": 2},
-        {"version": 1},
-        {"hosts": [dict(seen, use=dict(looks.USE, work=[0.5]))]},
-        {"hosts": [dict(seen, method="guess")]},
-        {"hosts": [{"host": "web01"}]},
-    ):
-        assert not checked("exposure").is_valid({**document, **wrong}), wrong
+    odd = dict(seen, use=dict(looks.USE, work=[0.5])), dict(seen, method="guess"), {"host": "web01"}
+    assert_refused("exposure", document, {"schema_version": 2}, {"version": 1}, *({"hosts": [one]} for one in odd))
 
 
 def test_a_result_is_as_its_schema_says_and_a_wrong_one_is_not():
-    document = result_maker.result(blocks=2)
-    checked("host").validate(document)
-    wrong = {
-        "schema_version": 1,
-        "samples": None,
-        "more": 1,
-        "outcome": "fine",
-        "environment": {"more": 1},
-        "facts": {},
-    }
-    for name, value in wrong.items():
-        assert not checked("host").is_valid({**document, name: value}), name
+    odd = {"schema_version": 1, "samples": None, "more": 1, "outcome": "fine", "environment": {"more": 1}, "facts": {}}
+    assert_refused("host", result_maker.result(blocks=2), *({name: value} for name, value in odd.items()))
+
+
+PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "queries.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```console\n\$ ([^\n]+)\n(.*?)```", PAGE, re.DOTALL)
+KNOWN = {"wanted": "disabled", "hardware_class": "c1", "reboot_pending": False}
+JUDGED = [
+    ("web01", compliance.refused("SMT is enabled, and the policy wants disabled", compliance.DRIFTED, **KNOWN)),
+    ("web02", compliance.refused("SMT is as the policy wants", compliance.COMPLIANT, **KNOWN)),
+    ("db1", compliance.refused("no route to host", "unreachable")),
+]
+
+
+@pytest.fixture(scope="module", name="project")
+def project_fixture(tmp_path_factory):
+    """A directory with a run of two hosts and with the compliance of three."""
+    directory = tmp_path_factory.mktemp("project")
+    run = directory / "smt_eval_results" / "RUN"
+    even = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
+    shared = {"blocks": 6, "shape": (1, 2, 2)}
+    first = result_maker.result(workloads={"gzip": result_maker.GZIP, "sysbench_cpu": even}, **shared)
+    first["samples"][5].update(ok=False, error="exit status 1", metrics={})
+    second = result_maker.result(host="web02", workloads={"sysbench_cpu": even}, noise=0.001, **shared)
+    for document in (first, second):
+        result_files.save(run, document)
+    build.build(result_files.result_paths(run), run)
+    (directory / "smt_compliance.json").write_text(registry.formats()["json"].make(Check(JUDGED, NOW)))
+    return directory
+
+
+@pytest.mark.parametrize(("command", "output"), EXAMPLES, ids=[str(number) for number in range(len(EXAMPLES))])
+def test_an_example_prints_what_the_page_shows_and_the_filter_gives_the_same(
+    project, command, output, monkeypatch, capsys
+):
+    monkeypatch.chdir(project)
+    program, *words = shlex.split(command)
+    monkeypatch.setattr(sys, "argv", [program, *words])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(pathlib.Path(sys.executable).with_name(program)), run_name="__main__")
+    assert not ended.value.code and capsys.readouterr() == (output, "")
+    _option, file, expression = words
+    found = json_query.json_query(json.loads((project / file).read_text(encoding="utf-8")), expression)
+    assert found == json.loads(output)

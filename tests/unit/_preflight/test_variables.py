@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Variables as users misspell them: each gets a sentence, and what the collection itself uses gets none."""
+"""Variables as users misspell them, of which each gets a sentence; and programs that a controller does not have."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import re
 
 import pytest
 import yaml
-from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import variables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import transport, variables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight.transport import Connection
 from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight.variables import Setting
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -26,16 +27,12 @@ MISSPELT = yaml.safe_load("""
 {smt_eval_runs: smt_eval_run, smt_eval_arm: smt_eval_arms, smt_eval_buget: smt_eval_budget, smt_eval-run: smt_eval_run,
 SMT_EVAL_RUN: smt_eval_run, smt_evalrun: smt_eval_run, smt_eval_samples: smt_eval_sample,
 smt_eval_sample_second: smt_eval_sample_seconds, smt_policy_scop: smt_policy_scope,
-smt_policy_reboot: smt_policy_reboot_ok,
-smt_policy_class: smt_policy_classes, smt_polcy: smt_policy, smt_polcy_scope: smt_policy_scope,
-smt_runtime_threads: smt_runtime_threads_per_core, smt_memory_overcomit: smt_memory_overcommit,
-smt_report_licence: smt_report_licence_per, smt_survey_file: smt_survey_page, smt_enforce_wave: smt_enforce_waves,
-smt_pull_uri: smt_pull_url}
+smt_polcy_scope: smt_policy_scope, smt_runtime_threads: smt_runtime_threads_per_core, smt_polcy: smt_policy,
+smt_report_licence: smt_report_licence_per, smt_survey_file: smt_survey_page, smt_pull_uri: smt_pull_url}
 """)
 # A variable, what is set, and what is said after both; where a part of the value itself is wrong, which.
 MALFORMED = yaml.safe_load("""
 - [smt_eval_boots, zwei, "it must be a whole number"]
-- [smt_eval_boots, true, "it must be a whole number"]
 - [smt_eval_run, [a], "it must be a text"]
 - [smt_boot_maxcpus, one_per_cpu, "maxcpus is 'one_per_cpu'"]
 - [smt_runtime_rollback_after, 604801, "it must be from 0 to 604800"]
@@ -43,21 +40,17 @@ MALFORMED = yaml.safe_load("""
 - [smt_eval_probe, sometimes, "it must be auto, always or never"]
 - [smt_eval_sample, 0, "it must be 1 or more"]
 - [smt_eval_install, maybe, "it must be true or false"]
-- [smt_survey_probe, false, "it must be auto, always or never"]
-- [smt_survey_usage_seconds, -1, "it must be from 0 to 86400"]
 - [smt_enforce_waves, {a: 1}, "it must be a list"]
 - [smt_runtime_cores, node_0, "it must be a mapping"]
 - [smt_runtime_cores, {socket: 0}, "{'socket': 0} does not name cores"]
 - [smt_eval_sample_seconds, short, "sample_seconds is short"]
 - [smt_eval_settle_seconds, -1, "settle_seconds is -1"]
-- [smt_eval_settle_seconds, 601, "settle_seconds is 601"]
 - [smt_eval_streams, 0-4, "streams has numbers"]
 - [smt_eval_cpus, [[0, x]], "cpus has the entry [0, 'x']"]
 - [smt_eval_response_limit, {oltp: 2 min}, "response_limit of oltp is '2 min'"]
 - [smt_eval_placements, singel, "there is no placement 'singel'"]
 - [smt_eval_workloads, [gzib], "there is no workload gzib"]
 - [smt_eval_arms, [smt_on, nosmtt], "there is no arm 'nosmtt'"]
-- [smt_eval_factors, [[smt_on, nosmt], [thp_always, thp_never]], "nosmt and thp_always cannot be combined"]
 - [smt_eval_custom, [{name: a, argvv: ["true"]}], "argvv"]
 - [smt_eval_custom, [{name: gzip, argv: [x], metric: {name: m, unit: s, better: lower, clock: wall_seconds}}], "gzip"]
 - [smt_trial_most_switched, half, "smt_trial_most_switched is half"]
@@ -80,36 +73,28 @@ def test_a_malformed_value_gets_one_sentence_with_what_is_allowed(name, value, s
 
 
 @pytest.mark.parametrize("name", [*variables.ACCESS, "smt_pull_url"])
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        (["http://u:hidden@h"], "is a list"),
-        ({"hidden": 1}, "is a mapping"),
-        (4242424242, "is a number"),
-        (True, "is true or false"),
-        ("hidden\nhidden", "has a line break"),
-        (" ", "is blank"),
-    ],
-)
-def test_what_may_be_a_credential_is_refused_without_its_value(name, value, said):
-    (found,) = sentences(name, value)
-    assert found.startswith(f"{name} {said}") and "hidden" not in found and "4242" not in found
-
-
-def test_a_credential_that_is_encrypted_is_judged_where_it_is_used():
+def test_what_may_be_a_credential_is_refused_without_its_value_and_judged_where_it_is_used(name):
     class Encrypted:
         __ENCRYPTED__ = True
 
         def __str__(self):
             raise AssertionError("nobody has the password of the vault here")
 
-    assert sentences("smt_trial_metrics_token", Encrypted()) == []
+    for value, said in (
+        (["http://u:hidden@h"], "is a list"),
+        ({"hidden": 1}, "is a mapping"),
+        (4242424242, "is a number"),
+        (True, "is true or false"),
+        ("hidden\nhidden", "has a line break"),
+        (" ", "is blank"),
+    ):
+        (found,) = sentences(name, value)
+        assert found.startswith(f"{name} {said}") and "hidden" not in found and "4242" not in found
+    assert name == "smt_pull_url" or sentences(name, Encrypted()) == []
 
 
 USABLE = yaml.safe_load("""
 - [smt_boot_maxcpus, one_per_core]
-- [smt_boot_maxcpus, 4]
-- [smt_eval_boots, "2"]
 - [smt_eval_margin, 0.02]
 - [smt_eval_arms, "smt_on,maxcpus_4"]
 - [smt_eval_arms, [smt_on, {smt_off_on: {node: 0}}]]
@@ -118,14 +103,12 @@ USABLE = yaml.safe_load("""
 - [smt_eval_custom, [{name: a, argv: [x], metric: {name: m, unit: 1/s, better: higher, clock: wall_seconds}}]]
 - [smt_eval_run, 20260301]
 - [smt_report_before, null]
-- [smt_runtime_cores, {}]
 - [smt_runtime_cores, {unit: db.service}]
 # Each host gets a status for these.
 - [smt_policy, disabledd]
 - [smt_policy_scope, bot]
 # Of users, of Ansible's facts, and private ones.
 - [smt, {}]
-- [smt_memory, {}]
 - [smt_servers, [a]]
 - [smtp_eval_run, x]
 - [smt_team, x]
@@ -147,39 +130,24 @@ def test_the_place_and_the_hosts_are_named_where_they_are_known():
     assert variables.problems(settings, SPECS, 5)[0].endswith("the nearest is smt_policy_scope")
 
 
-def used():
-    """Each variable of the collection that playbooks, roles and examples use."""
+def test_all_that_playbooks_and_roles_use_is_known():
     patterns = ("playbooks/*.yml", "roles/*/*/*.yml", "roles/*/templates/*", "examples/**/*.yml")
     paths = [path for pattern in patterns for path in ROOT.glob(pattern)]
     text = "\n".join(re.sub("#.*|threadwise\\.smt\\.\\w+", "", path.read_text(encoding="utf-8")) for path in paths)
-    return {
-        name
-        for name in re.findall(r"(?<![\w.-])smt_[a-z_]*[a-z](?![\w-])", text)
-        if name.startswith(variables.prefixes(SPECS))
-    }
-
-
-def test_all_that_playbooks_and_roles_use_is_known():
-    assert len(used()) > 50
+    names = set(re.findall(r"(?<![\w.-])smt_[a-z_]*[a-z](?![\w-])", text))
+    used = {name for name in names if name.startswith(variables.prefixes(SPECS))}
     others = {"smt_eval_results", "smt_trial_results", "smt_proof_results", "smt_boot_args", "smt_memory_facts"}
-    assert used() - others <= set(SPECS), "directories and modules"
+    assert len(used) > 50 and used - others <= set(SPECS), "directories and modules"
 
 
-def test_each_declared_variable_of_a_playbook_is_used_and_explained_in_it():
+def test_each_declared_variable_of_a_playbook_is_used_and_explained_in_it(tmp_path, monkeypatch):
     for playbook, declared in variables.PLAYBOOKS.items():
         text = (ROOT / "playbooks" / f"{playbook}.yml").read_text(encoding="utf-8")
         assert [name for name in declared if f"#   {name} " not in text] == []
-    roles = {
-        name
-        for path in ROOT.glob("roles/*/meta/argument_specs.yml")
-        for name in yaml.safe_load(path.read_text())["argument_specs"]["main"]["options"]
-    }
-    assert [name for declared in variables.PLAYBOOKS.values() for name in declared if name in roles] == [], (
-        "a name has one declaration"
-    )
-
-
-def test_without_the_roles_it_says_so(tmp_path, monkeypatch):
+    specs = [yaml.safe_load(path.read_text()) for path in ROOT.glob("roles/*/meta/argument_specs.yml")]
+    roles = {name for spec in specs for name in spec["argument_specs"]["main"]["options"]}
+    twice = [name for declared in variables.PLAYBOOKS.values() for name in declared if name in roles]
+    assert twice == [], "a name has one declaration"
     monkeypatch.setattr(variables, "_ROLES", tmp_path)
     with pytest.raises(variables.VariablesError, match="install the collection again"):
         variables.known()
@@ -200,8 +168,6 @@ BY_BOOTS = yaml.safe_load("""
   smt_eval_allow_mitigations_off: true}, null]
 # What `problems` says, or what is not known yet.
 - [{smt_eval_arms: [nope], smt_eval_boots: 1}, null]
-- [{smt_eval_boots: x}, null]
-- [{smt_eval_boots: -1}, null]
 - [{smt_eval_boots: null}, null]
 """)
 
@@ -223,13 +189,23 @@ def test_a_slot_is_judged_by_all_its_variables():
 
 
 def test_what_all_hosts_have_alike_is_not_set_host_by_host():
-    written = [
-        Setting("h1", "smt_eval_run", "a"),
-        Setting("h2", "smt_eval_run", "b"),
-        Setting("h1", "smt_eval_boots", 1),
-    ]
-    (found,) = variables.differing(written, ["h1", "h2"])
+    written = [Setting(f"h{number}", "smt_eval_run", value) for number, value in ((1, "a"), (2, "b"), (2, "a"))]
+    (found,) = variables.differing([*written[:2], Setting("h1", "smt_eval_boots", 1)], ["h1", "h2"])
     assert "smt_eval_run is 'a' [h1] but 'b' [h2]" in found
     (found,) = variables.differing(written[:1], ["h1", "h2"])
     assert "'a' [h1] but not set [h2]" in found
-    assert variables.differing([written[0], Setting("h2", "smt_eval_run", "a")], ["h1", "h2"]) == []
+    assert variables.differing(written[::2], ["h1", "h2"]) == []
+
+
+def test_hosts_that_need_a_program_which_the_controller_lacks_are_named_and_it_is_looked_for_once():
+    ways = [Connection("a", "ssh", "ssh"), Connection("b", "ansible.builtin.ssh", "/opt/ssh")]
+    ways += [Connection("c", "local", "ssh"), Connection("d", "smart", "ssh")]
+    for installed, lost in (("ssh", {"b": "/opt/ssh"}), ("/opt/ssh", {"a": "ssh", "d": "ssh"})):
+        assert transport.unreachable(ways, lambda name, own=installed: name if name == own else None) == lost
+    asked = []
+    lost = transport.unreachable([Connection(f"h{number}", "ssh", "ssh") for number in range(9)], asked.append)
+    assert asked == ["ssh"] and transport.sentence({}, 3) is None
+    assert transport.sentence(lost, 20) == (
+        "this controller has no ssh, which 9 of 20 hosts need for their connection (h0, h1, h2, h3, h4 and 4 more):"
+        " install it (Debian: package openssh-client), or set ansible_ssh_executable"
+    )

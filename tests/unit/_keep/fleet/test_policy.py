@@ -1,26 +1,236 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a policy's variables ask of a host, and what evaluations decide where they say auto."""
+"""What a policy's variables ask of a host; waves of a rollout; waivers by the calendar, wherever they were written."""
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import json
-import math
 
 import pytest
-import result_maker
 import yaml
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.scope import Scope
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import results
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import decisions
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import (
+    compliance,
+    compliance_report,
+    policy,
+    rollout,
+    waivers,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.policy import DesiredState
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion
-from result_maker import accepted
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.rollout import Member
+from hypothesis import given, strategies as st
 
-NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
+MEMBERS = st.lists(st.tuples(st.sampled_from([None, "a", "b", "c"]), st.booleans()), max_size=60).map(
+    lambda rows: [Member(f"h{number}", group, pending) for number, (group, pending) in enumerate(rows)]
+)
+SIZES = st.lists(st.integers(1, 20) | st.integers(1, 100).map("{}%".format), min_size=1, max_size=5)
+
+
+@given(MEMBERS, SIZES)
+def test_each_pending_host_is_in_one_wave_and_no_wave_has_two_of_a_group(members, sizes):
+    waves = rollout.waves(members, sizes)
+    assert sorted(host for wave in waves for host in wave) == sorted(
+        member.host for member in members if member.pending
+    )
+    groups = {member.host: member.group for member in members}
+    for wave in waves:
+        named = [groups[host] for host in wave if groups[host]]
+        assert wave and len(named) == len(set(named))
+
+
+@given(MEMBERS, SIZES, st.integers(0, 60))
+def test_begun_again_it_goes_on_with_the_waves_that_are_left(members, sizes, done):
+    members = [Member(member.host, member.group) for member in members]
+    waves = rollout.waves(members, sizes)
+    gone = {host for wave in waves[:done] for host in wave}
+    again = rollout.waves([Member(member.host, member.group, member.host not in gone) for member in members], sizes)
+    assert again == waves[done:]
+
+
+CANARY = [Member(f"h{number:03}") for number in range(100)]
+TWO_SLOTS = [Member("a", slot="s"), Member("b", slot="s"), Member("c", "db", slot="x"), Member("d", "x")]
+ONE_GROUP = [Member("1"), Member("2", "db"), Member("3"), Member("4", "db"), Member("5", "db")]
+
+
+@pytest.mark.parametrize(
+    ("members", "sizes", "waves"),
+    [
+        # A share of a small fleet is one host.
+        ([Member("a"), Member("b")], ["10%"], ["a", "b"]),
+        # More waves than were asked for.
+        (ONE_GROUP, ["100%"], ["123", "4", "5"]),
+        # The same slot.
+        (TWO_SLOTS, [9], ["acd", "b"]),
+    ],
+)
+def test_waves(members, sizes, waves):
+    assert rollout.waves(members, sizes) == [list(wave) for wave in waves]
+    assert [len(wave) for wave in rollout.waves(CANARY, [1, "10%", "25%"])] == [1, 10, 25, 25, 25, 14]
+
+
+def test_each_of_a_group_follows_the_one_before_and_waits_for_one_that_is_gone():
+    groups = {"a": "db", "b": None, "c": "db", "d": "web", "e": "db"}
+    assert rollout.predecessors([["a", "b"], ["c", "d"], ["e"]], groups) == {"c": "a", "e": "c"}
+    members = [Member("a", "db", pending=False, reachable=False), Member("b", "db"), Member("c", "db", pending=False)]
+    members += [Member("d", "web"), Member("e"), Member("f", None, False, reachable=False)]
+    assert rollout.waiting(members) == {"b": "a"}
+    # Nobody waits for another one of a slot that cannot be reached: it says whether it is down.
+    assert rollout.waiting([Member("a", slot="s", reachable=False, pending=False), Member("b", slot="s")]) == {}
+
+
+def test_what_is_no_size_is_refused():
+    for sizes in ([], [0], ["0%"], ["x"], [True], ["1" * 50], [1.5]):
+        with pytest.raises(rollout.RolloutError, match="size"):
+            rollout.waves([Member("a")], sizes)
+
+
+def verdict(status="drifted", reboot=False, **actual):
+    change = {"running": None, "configured": None, "reboot": reboot}
+    return {**compliance.refused("", status), "change": change, **actual}
+
+
+HINDERED = {"status": "drifted", "reasons": [], "blocked_by": "no way"}
+FREE = {**HINDERED, "blocked_by": None}
+
+
+@pytest.mark.parametrize(
+    ("actual", "reboot_ok", "pending"),
+    [
+        (verdict(running=FREE), False, True),
+        (verdict(running=HINDERED), True, False),
+        (verdict(running=HINDERED, reboot=True), False, False),
+        (verdict(running=HINDERED, reboot=True), True, True),
+        (verdict(running=FREE, configured=HINDERED), False, False),
+        (verdict("compliant", pending_rollback={}), False, True),
+        (verdict("compliant", holds_slot="h holds a slot"), False, True),
+        (verdict(memory_configured=HINDERED), False, False),
+        (verdict(memory=HINDERED), True, False),
+        (verdict("compliant", reboot=True), True, True),
+        (verdict("compliant", reboot=True), False, False),
+        (verdict("unknown"), True, False),
+    ],
+)
+def test_who_is_changed(actual, reboot_ok, pending):
+    assert rollout.is_pending(actual, reboot_ok) is pending
+
+
+# ---- waivers ---------------------------------------------------------------------------------------------------------
+
+NEXT = {"reason": "the vendor counts threads", "owner": "jo"}
+NO_CHANGE = {"running": None, "configured": None, "memory": False, "reboot": False}
+at = datetime.datetime.fromisoformat
+
+
+def written(until, quoted=False):
+    """A waiver as a file of variables has it."""
+    day = json.dumps(until) if quoted else until
+    return yaml.safe_load(f"{{until: {day}, reason: {NEXT['reason']}, owner: {NEXT['owner']}}}")
+
+
+def drifted(status="drifted"):
+    found = compliance.refused("running: CPUs 2-3 are online", status, wanted="disabled", hardware_class="c1")
+    return {**found, "change": {**NO_CHANGE, "running": {"state": "disabled"}}}
+
+
+# What was written, the last day that it stands for, a moment on that day, and one after it.
+CALENDAR = """2027-03-01 | 2027-03-01 | 2027-03-01T23:59:59+00:00 | 2027-03-02T00:00:00+00:00
+2027-03-01 | 2027-03-01 | 2027-03-02T12:59:59+13:00 | 2027-03-02T13:00:00+13:00
+2028-02-29 | 2028-02-29 | 2028-02-29T12:00:00+00:00 | 2028-03-01T00:00:00+00:00
+2027-10-31 | 2027-10-31 | 2027-11-01T00:59:59+01:00 | 2027-11-01T01:00:00+01:00
+2027-03-01 18:00:00 | 2027-03-01 | 2027-03-01T23:59:59+00:00 | 2027-03-02T00:00:00+00:00
+2027-03-01T23:30:00-05:00 | 2027-03-02 | 2027-03-02T23:59:59+00:00 | 2027-03-03T00:00:00+00:00
+2027-03-01T00:30:00+09:00 | 2027-02-28 | 2027-02-28T23:59:59+00:00 | 2027-03-01T00:00:00+00:00
+9999-12-31 | 9999-12-31 | 2027-03-01T00:00:00+00:00 | """
+
+
+@pytest.mark.parametrize("quoted", [False, True], ids=["YAML's own", "text"])
+@pytest.mark.parametrize(("until", "last", "during", "after"), [row.split(" | ") for row in CALENDAR.splitlines()])
+def test_the_last_day_counts_and_days_are_those_of_utc(until, last, during, after, quoted):
+    value = written(until, quoted)
+    assert isinstance(value["until"], str if quoted else datetime.date)
+    waiver = waivers.parse(value)
+    assert waiver == waivers.Waiver(datetime.date.fromisoformat(last), **NEXT)
+    assert waivers.applied(drifted(), waiver, at(during))["status"] == "waived"
+    if after:
+        found = waivers.applied(drifted(), waiver, at(after))
+        assert (found["status"], found["waiver"]["state"], found["waiver"]["days_left"]) == ("drifted", "expired", -1)
+        assert waivers.end(found["waiver"]) == at(after).timestamp()
+
+
+@pytest.mark.parametrize(
+    "until",
+    [
+        *("2027-3-1", "03/01/2027", "20270301", 20270301, 1803859200.0, "2027-W09-1", "2027-02-29", "0000-01-01"),
+        *("2027-060", "tomorrow", "+30d", True, ["2027-03-01"], "2027-03-01T25:00:00Z", "2027-03-01T00:00:00+99:00"),
+        *("9" * 5000, "\u0662\u0660\u0662\u0667-03-01", "2027-03-01\x00", "2027-03-01\n2028-01-01"),
+        *(at("0001-01-01T00:00:00+14:00"), at("9999-12-31T23:00:00-05:00")),
+    ],
+)
+def test_what_is_no_day_is_refused_and_waives_nothing(until):
+    with pytest.raises(waivers.WaiverError) as failure:
+        waivers.parse({"until": until, **NEXT})
+    assert "until" in str(failure.value) and str(failure.value).isprintable() and len(str(failure.value)) < 300
+
+
+def test_a_waiver_says_until_when_why_and_who_in_lines_that_can_be_read_and_a_host_may_have_none():
+    usual = written("2027-03-01")
+    lacking = ({key: value for key, value in usual.items() if key != name} for name in usual)
+    for value in (*lacking, *({**usual, name: odd} for name in usual for odd in (None, " \n", 7, {"a": 1}))):
+        (name,) = [name for name in usual if value.get(name) != usual[name]]
+        with pytest.raises(waivers.WaiverError, match=name):
+            waivers.parse(value)
+    for value in ("2027-03-01", True, ["2027-03-01"], {**usual, "untill": 1}):
+        with pytest.raises(waivers.WaiverError, match="smt_policy_waiver"):
+            waivers.parse(value)
+    found = waivers.parse({**usual, "reason": "a\x1b[31m\n<b>{{ 1 }}\u202e" + "x" * 9000, "owner": "\x07o\u2028p"})
+    assert all(text.isprintable() and len(text) <= waivers.MAX_TEXT for text in (found.reason, found.owner))
+    assert [waivers.parse(value) for value in (None, False, "", {})] == [None] * 4
+
+
+BY = "by jo: the vendor counts threads"
+
+
+@pytest.mark.parametrize(
+    ("days", "state", "words"),
+    [
+        (31, "valid", f"waived until 2027-03-01 (UTC) {BY}"),
+        (30, "ending", f"waived until 2027-03-01 (UTC, 30 more days) {BY}"),
+        (1, "ending", f"waived until 2027-03-01 (UTC, 1 more day) {BY}"),
+        (0, "ending", f"waived until 2027-03-01 (UTC, its last day) {BY}"),
+        (-1, "expired", f"its waiver ended with 2027-03-01 (UTC) {BY}"),
+    ],
+)
+def test_a_waiver_is_named_thirty_days_before_it_ends(days, state, words):
+    now = at("2027-03-01T12:00:00+00:00") - datetime.timedelta(days=days)
+    found = waivers.applied(drifted(), waivers.parse(written("2027-03-01")), now)
+    assert found["waiver"] == {"until": "2027-03-01", "state": state, "days_left": days, **NEXT}
+    assert found["sentence"] == f"running: CPUs 2-3 are online. {words}"
+    said = compliance_report.sentence([("a", found), ("b", drifted("compliant"))])
+    assert ("a (2027-03-01)" in said) == (state != "valid")
+    assert compliance_report.exit_worthy([("a", found)]) == (state == "expired")
+
+
+@pytest.mark.parametrize("status", [one for one in compliance.STATUSES if one not in ("drifted", "waived")])
+def test_a_waiver_excuses_a_difference_and_nothing_else_and_keeps_its_host_as_it_is(status):
+    waiver = waivers.parse(written("2027-03-01"))
+    before = {**drifted(status), "pending_rollback": {"since": None, "back_to": None}}
+    before["change"]["reboot"] = True
+    found = waivers.applied(before, waiver, at("2026-03-01T00:00:00+00:00"))
+    assert (found["status"], found["sentence"], found["change"]) == (status, before["sentence"], NO_CHANGE)
+    assert not rollout.is_pending(found, reboot_ok=True)
+    over = waivers.applied(before, waiver, at("2027-03-02T00:00:00+00:00"))
+    assert over["change"] == before["change"] and rollout.is_pending(over, True) == (status == "compliant")
+
+
+def test_a_notice_of_a_fleet_names_a_few():
+    waiver, now = waivers.parse(written("2027-03-01")), at("2027-02-20T00:00:00+00:00")
+    fleet = [(f"h{number}", waivers.applied(drifted(), waiver, now)) for number in range(9)]
+    assert waivers.notice(fleet, 2) == "Waivers that end within 30 days: h0 (2027-03-01), h1 (2027-03-01) and 7 more."
+    over = [("h", waivers.applied(drifted(), waiver, at("2027-03-02T00:00:00+00:00")))]
+    assert waivers.notice(over, 2) == "Waivers that ended: h (2027-03-01)."
+
+
 CLASS = "x86_64-1s2c4t-split-00000000"
 EVALUATION = "evaluation of a in run r, 3 days old"
 
@@ -35,10 +245,8 @@ def decided(decision):
         # The words of smt_state, and what YAML makes of them.
         *((word, DesiredState("enabled")) for word in ("enabled", "on", True)),
         *((word, DesiredState("disabled")) for word in ("disabled", "off", False)),
-        ({"threads_per_core": 2}, DesiredState(threads=2)),
         ({"threads_per_core": "2"}, DesiredState(threads=2)),
         ({"disabled_on": {"node": 0}}, DesiredState("disabled", cores=Scope("node", "0"))),
-        ({"disabled_on": {"package": "1"}}, DesiredState("disabled", cores=Scope("package", "1"))),
         ({"disabled_on": {"cpus": "0-3,4"}}, DesiredState("disabled", cores=Scope("cpus", "0-4"))),
     ],
 )
@@ -47,18 +255,17 @@ def test_a_value_becomes_a_desired_state(value, wanted):
     policy.check(value, None)
 
 
+# A policy is compared with facts, which have no units.
+NO_PARTS = None, {}, "node", {"node": 0, "package": 0}, {"node": "x"}, {"cpus": "0-"}, {"unit": "db.service"}
+
+
 @pytest.mark.parametrize(
     "value",
     [
-        *("yes", "", 2, 1, [], {}, {"threads_per_core": 2, "more": 1}, {"enabled": True}),
+        *("yes", 2, [], {}, {"threads_per_core": 2, "more": 1}, {"enabled": True}),
         *({"threads_per_core": count} for count in (0, 9, True, 1.5, "x" * 10**4)),
         {"disabled_on": {"node": 0}, "threads_per_core": 2},
-        *(
-            {"disabled_on": part}
-            for part in (None, {}, "node", {"node": 0, "package": 0}, {"node": "x"}, {"cpus": "0-"})
-        ),
-        # A policy is compared with facts, which have no units.
-        {"disabled_on": {"unit": "db.service"}},
+        *({"disabled_on": part} for part in NO_PARTS),
     ],
 )
 def test_what_is_no_policy_is_refused_also_without_a_host(value):
@@ -69,47 +276,40 @@ def test_what_is_no_policy_is_refused_also_without_a_host(value):
             check("enabled", {"of-no-host": value})
 
 
-def test_a_policy_that_some_host_can_have_passes_without_a_host():
+def test_a_policy_that_some_host_can_have_passes_without_a_host_and_a_class_goes_before_it():
     policy.check("auto", {})
     policy.check(None, {CLASS: "disabled"})
     for value, classes in ((None, None), (None, {}), ("on", ["x"])):
         with pytest.raises(policy.PolicyError):
             policy.check(value, classes)
+    asked = ({CLASS: "disabled"}, CLASS), ({"other": "disabled"}, CLASS), ({CLASS: "disabled"}, None)
+    states = [policy.desired_state("enabled", *one, None) for one in asked]
+    assert states == [DesiredState("disabled"), DesiredState("enabled"), DesiredState("enabled")]
+    with pytest.raises(policy.PolicyError, match="runtime, boot or both"):
+        policy.scope("all")
 
 
-def test_a_class_goes_before_the_policy_of_all():
-    for classes, own, state in (
-        ({CLASS: "disabled"}, CLASS, "disabled"),
-        ({"other": "disabled"}, CLASS, "enabled"),
-        ({CLASS: "disabled"}, None, "enabled"),
-    ):
-        assert policy.desired_state("enabled", classes, own, None) == DesiredState(state)
+def test_auto_takes_the_decision_says_whose_it_is_and_has_nothing_to_decide_without_smt():
+    for decision, state in (("enabled", "enabled"), ("disabled", "disabled"), ("any", None)):
+        desired = policy.desired_state("auto", None, CLASS, decided(decision))
+        assert desired == DesiredState(state, decided_by=f"{EVALUATION}: Because.")
+    assert all(policy.desired_state("auto", None, one, {}, without_smt=True).anything for one in (CLASS, None))
+    assert policy.desired_state("enabled", None, CLASS, None, without_smt=True) == DesiredState("enabled")
 
 
-@pytest.mark.parametrize(("decision", "state"), [("enabled", "enabled"), ("disabled", "disabled"), ("any", None)])
-def test_auto_takes_the_decision_and_says_whose_it_is(decision, state):
-    desired = policy.desired_state("auto", None, CLASS, decided(decision))
-    assert desired == DesiredState(state, decided_by=f"{EVALUATION}: Because.")
-
-
-# What is asked of desired_state, whether that is a policy that the evaluations leave undecided, and the sentence.
 AUTO = "smt_policy is auto, and"
+NO_RESULTS = f"{AUTO} no results are configured: set smt_policy_results to a directory of"
+NOTHING_SET = f"no policy is set: give smt_policy, or its hardware class {CLASS} in"
+NO_CLASS = f"{AUTO} the hardware class of this host is not known, so no evaluation"
+NO_EVALUATION = f"{AUTO} the results have no evaluation of hardware class {CLASS}: evaluate a"
 REFUSED = [
-    (
-        (None, {"other": "on"}, CLASS, None),
-        False,
-        f"no policy is set: give smt_policy, or its hardware class {CLASS} in",
-    ),
-    (("auto", None, CLASS, None), False, f"{AUTO} no results are configured: set smt_policy_results to a directory of"),
+    ((None, {"other": "on"}, CLASS, None), False, NOTHING_SET),
+    (("auto", None, CLASS, None), False, NO_RESULTS),
     # A policy that no host could have is no other where there is no SMT.
-    (("auto", None, CLASS, None, None, True), False, f"{AUTO} no results are configured"),
+    (("auto", None, CLASS, None, None, True), False, NO_RESULTS),
     (("auto", None, None, {}, "gone", True), True, f"{AUTO} the results cannot be read: gone"),
-    (
-        ("auto", None, None, decided("on")),
-        True,
-        f"{AUTO} the hardware class of this host is not known, so no evaluation",
-    ),
-    (("auto", None, CLASS, {}), True, f"{AUTO} the results have no evaluation of hardware class {CLASS}: evaluate a"),
+    (("auto", None, None, decided("on")), True, NO_CLASS),
+    (("auto", None, CLASS, {}), True, NO_EVALUATION),
     (("auto", None, CLASS, decided(None)), True, f"{AUTO} the evaluations do not decide: {EVALUATION}: Because."),
     (("auto", None, CLASS, decided("by_workload")), True, f"{AUTO} the evaluations do not decide"),
 ]
@@ -121,194 +321,3 @@ def test_what_does_not_decide_is_no_fault_of_the_policy(asked, is_undecided, sen
         policy.desired_state(*asked)
     assert isinstance(refused.value, policy.UndecidedError) == is_undecided
     assert str(refused.value).startswith(sentence)
-
-
-@pytest.mark.parametrize("hardware_class", [CLASS, None])
-def test_auto_has_nothing_to_decide_without_smt(hardware_class):
-    assert policy.desired_state("auto", None, hardware_class, {}, without_smt=True).anything
-    assert policy.desired_state("enabled", None, CLASS, None, without_smt=True) == DesiredState("enabled")
-
-
-def test_a_scope_is_one_of_three():
-    assert policy.scope("both") == "both"
-    with pytest.raises(policy.PolicyError, match="runtime, boot or both"):
-        policy.scope("all")
-
-
-# ---- what evaluations decide -----------------------------------------------------------------------------------------
-
-
-def says(choice, host="a", run="r", days=3, hardware_class=CLASS):
-    at = NOW - datetime.timedelta(days=days)
-    return decisions.Conclusion(host, run, hardware_class, choice, f"{host} {choice}.", {}, at)
-
-
-def of_class(found, classes=None):
-    return decisions.decisions(found, NOW, classes)[CLASS]
-
-
-# One host cannot overrule others.
-TOGETHER = yaml.safe_load("""
-{"on": enabled, "off": disabled, either: any, on either: null, on on either: enabled, off either either either: null,
-off off either either: disabled, on off: null, on undecided: null, by_workload: null, on by_workload: null,
-not_compared: null, on not_compared: enabled, on on on on off: null}
-""")
-
-
-@pytest.mark.parametrize(("said", "decision"), TOGETHER.items())
-def test_hosts_of_a_run_decide_together(said, decision):
-    hosts = [says(one, str(number)) for number, one in enumerate(said.split())]
-    assert of_class(hosts)["decision"] == decision
-
-
-@pytest.mark.parametrize(
-    ("found", "sentence", "whose"),
-    [
-        (
-            [says("on", host, "r1", 9) for host in "abcd"],
-            "d on.",
-            "evaluation of 4 hosts (a, b, c and 1 more) in run r1, 9 days old",
-        ),
-        (
-            [says("on"), says("off", "b")],
-            "Its hosts do not agree: a says on, b says off.",
-            "evaluation of 2 hosts (a, b) in run r, 3 days old",
-        ),
-        (
-            [*(says("either", host) for host in "abc"), says("off", "liar", days=0)],
-            "liar alone says off, the other 3 say either: one host does not decide for the others.",
-            None,
-        ),
-        (
-            [says("on", days=0)],
-            "a on.",
-            "evaluation of a in run r, less than a day old, which alone decides for all hosts",
-        ),
-    ],
-)
-def test_what_is_said_of_a_decision(found, sentence, whose):
-    one = of_class(found)
-    assert one["sentence"].endswith(sentence[1:]) and one["whose"].startswith(whose or "evaluation")
-
-
-def measured(number, share=0.515, noise=0.03, **options):
-    """Return the conclusion of a noisy host that is about 3 % slower with SMT off."""
-    workloads = {"gzip": {**result_maker.GZIP, "share": share}}
-    given = {"host": f"web{number}", "blocks": 6, "seed": number, "noise": noise, "shape": (1, 2, 2), **options}
-    conclusion = decisions.conclude(accepted(result_maker.result(workloads=workloads, **given)), NOW)
-    return dataclasses.replace(conclusion, hardware_class=CLASS)
-
-
-def test_what_hosts_leave_open_by_themselves_is_decided_by_all_of_them_combined():
-    hosts = [measured(number) for number in range(7)]
-    assert {"undecided", "on"} == {one.choice for one in hosts} and hosts[0].choice == "undecided"
-    found = of_class(hosts)
-    assert found["decision"] == "enabled", found
-    assert found["sentence"].startswith("Its 7 hosts combined, of which web0")
-    # A workload that one host has alone does not hinder what all share.
-    (shared,) = hosts[1].workloads.values()
-    own = dataclasses.replace(hosts[0], workloads={**hosts[0].workloads, ("own", None): shared})
-    assert of_class([own, *hosts[1:]])["decision"] == "enabled"
-    for said in (hosts[:2], [*hosts, says("off", "liar")], [*hosts, says("by_workload", "other")]):
-        assert of_class(said)["decision"] is None
-
-
-def app(host, ratio, better="higher", seed=1, **declared):
-    """Return the conclusion of a host about a user's own workload, with an effect of SMT off that six blocks do not
-    decide alone.
-    """
-    about = {"unit": "1/s", "better": better, "aggregate": "sum", **declared}
-    workload = {**result_maker.GZIP, "share": 1 / (2 * ratio), "metrics": {"rate": about}, "title": f"app of {host}"}
-    options = {"host": host, "run": f"run_{host}", "blocks": 6, "seed": seed, "noise": 0.05, "shape": (1, 2, 2)}
-    result = result_maker.result(workloads={"app": workload}, **options)
-    result["facts"].update(hardware_class=CLASS, numbering="split")
-    return decisions.conclude(accepted(results.accept(result, host)), NOW)
-
-
-@pytest.mark.parametrize("place", [0, 6])
-def test_one_host_does_not_turn_the_direction_of_a_workload_for_all(place):
-    honest = [app(f"web{number}", 0.943, seed=number) for number in range(6)]
-    assert "undecided" in {one.choice for one in honest} and of_class(honest)["decision"] == "enabled"
-    liar = app("liar", 0.94, "lower", seed=7, aggregate="max")
-    found = of_class([*honest[:place], liar, *honest[place:]])
-    assert found["decision"] is None and found["sentence"].startswith("Its hosts declare app of web")
-    assert found["sentence"].endswith("rate in 1/s, lower is better, max of its workers on liar.")
-
-
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_decision_of_hosts_combined_holds_without_any_one_of_them(place):
-    """Two hosts that are undecided, and lean to one side: a third one that claims to know cannot decide for them."""
-    hosts = [app(f"web{seed}", 0.943, seed=seed) for seed in (4, 12)]
-    assert {one.choice for one in hosts} == {"undecided"}
-    known = [next(iter(one.workloads.values())) for one in hosts]
-    middle = math.sqrt(known[0]["ratio"] * known[1]["ratio"])
-    exact = {**known[0], "ratio": middle, "ci_low": middle * 0.9999, "ci_high": middle * 1.0001, "verdict": "loss"}
-    exact["candidate_value"] = exact["baseline_value"] * middle
-    hosts.insert(place, decisions.Conclusion("liar", "r", CLASS, "on", "On.", {("app", None): exact}, NOW))
-    found = of_class(hosts)
-    assert found["decision"] is None and "liar alone turns this: without it the other 2" in found["sentence"], found
-
-
-def test_a_host_counts_once_by_its_latest_run_that_compared_anything():
-    older, newer, blind = says("on", "b", "r1", 9), says("off", "b", "r2", 5), says("not_compared", "b", "r3", 1)
-    found = of_class([newer, blind, older])
-    assert [found[name] for name in ("decision", "hosts", "runs", "age_days")] == ["disabled", ["b"], ["r2"], 5]
-    # The age is that of the oldest.
-    assert of_class([newer, says("off", "c", days=2)])["age_days"] == 5
-
-
-def test_a_host_decides_for_one_class_alone_however_many_its_results_state():
-    runs = [says("off", "liar", f"r{number}", days=number, hardware_class=f"class{number}") for number in range(1, 5)]
-    found = decisions.decisions(runs, NOW)
-    assert {name: one["decision"] for name, one in found.items() if one["decision"]} == {"class1": "disabled"}
-    assert found["class2"]["hosts"] == [] and found["class2"]["age_days"] is None
-
-
-def test_a_host_decides_for_the_class_that_its_facts_show_now():
-    honest = [says("on", "a"), says("on", "b")]
-    stated = [*honest, says("off", "liar", days=1), says("off", "liar", "older", 5, "own")]
-    found = decisions.decisions(stated, NOW, {"liar": "own", "a": CLASS})
-    assert (found[CLASS]["decision"], found[CLASS]["hosts"]) == ("enabled", ["a", "b"])
-    assert found[CLASS]["whose"].endswith("(liar does not count by run r: its facts show hardware class own)")
-    assert (found["own"]["decision"], found["own"]["runs"]) == ("disabled", ["older"])
-    assert [*of_class(stated, {"liar": None})["not_counted"]] == ["liar"]
-    assert decisions.classes_of(stated) == {"a": CLASS, "b": CLASS, "liar": CLASS}
-
-
-def test_a_result_in_the_file_of_another_host_decides_nothing(tmp_path):
-    for name in ("web01", "web02"):
-        (tmp_path / f"{name}.json").write_text(json.dumps(result_maker.result(host="web01")))
-    assert decisions.read(tmp_path / "web01.json", NOW).host == "web01"
-    found, refused = decisions.read_all([tmp_path / "web02.json", tmp_path / "web01.json"], NOW)
-    assert [one.host for one in found] == ["web01"]
-    assert [one["file"] for one in refused] == [str(tmp_path / "web02.json")] and "web01.json" in refused[0]["reason"]
-
-
-@pytest.mark.parametrize("name", ["started", "finished", "collected"])
-def test_what_has_not_come_yet_decides_nothing(name):
-    with pytest.raises(decisions.DecisionError, match=f"web01: {name} is 9999-01-01T00:00:00Z"):
-        decisions.conclude(accepted({**result_maker.result(), name: "9999-01-01T00:00:00Z"}), NOW)
-
-
-def test_a_result_is_read_as_its_report_reads_it():
-    result = result_maker.result(host="web01")
-    # When a run was taken is what the controller noted.
-    result.update(finished="2026-01-02T00:00:00Z", collected="2026-01-01T00:00:00Z")
-    one = decisions.conclude(accepted(result), NOW)
-    assert (one.host, one.hardware_class, one.run) == ("web01", result["facts"]["hardware_class"], result["run"])
-    assert one.choice == conclusion.ON and one.at == datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-    many = result_maker.result(arms={"smt_on": 1.0, "smt_off": 1.0, "isolated": 1.2}, blocks=8)
-    assert decisions.conclude(accepted(many), NOW).choice == conclusion.ON
-    result["facts"]["hardware_class"] = None
-    without = result_maker.result(arms={"smt_on": 1.0, "isolated": 1.2}, blocks=5)
-    for nothing in (result, result_maker.policy_result(), without):
-        assert decisions.conclude(accepted(nothing), NOW) is None
-
-
-def test_results_are_found_in_a_run_and_in_a_directory_of_runs(tmp_path):
-    run = tmp_path / "runs" / "r1"
-    run.mkdir(parents=True)
-    for name in ("a.json", "results.json", "index.html"):
-        (run / name).write_text("{}")
-    for folder in (run, tmp_path / "runs"):
-        assert [path.name for path in decisions.result_files_below(folder)] == ["a.json"]

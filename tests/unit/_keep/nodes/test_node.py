@@ -17,6 +17,7 @@ class Cluster:
         self.state = copy.deepcopy(cluster.NEW)
         self.seconds = 0.0
         self.node = Node("worker", self.run, self.pause, lambda: self.seconds)
+        self.spec, self.metadata = self.state["node"]["spec"], self.state["node"]["metadata"]
 
     def run(self, argv, seconds):
         assert argv[0] == "kubectl" and seconds > 0
@@ -24,14 +25,6 @@ class Cluster:
 
     def pause(self, seconds):
         self.seconds += seconds
-
-    @property
-    def spec(self):
-        return self.state["node"]["spec"]
-
-    @property
-    def annotations(self):
-        return self.state["node"]["metadata"]["annotations"]
 
     def calls(self, word):
         return [call for call in self.state["calls"] if call.startswith(word)]
@@ -47,12 +40,16 @@ def test_a_node_is_drained_and_gets_pods_again_whoever_takes_it_on(world):
     assert world.calls("drain") == ["drain worker --dry-run=client --timeout=60s"] and not world.calls("patch")
     assert world.spec == {} and world.node.ready(60, check=True) is False
     assert world.node.drain(["--ignore-daemonsets"], 60, check=False) is True
-    assert world.spec == {"unschedulable": True} and ANNOTATION in world.annotations and not world.state["pods"]
+    assert (
+        world.spec == {"unschedulable": True}
+        and ANNOTATION in world.metadata["annotations"]
+        and not world.state["pods"]
+    )
     assert world.calls("drain")[1:] == ["drain worker --ignore-daemonsets --timeout=60s"]
     # A controller that died leaves a node that the next call takes on.
     again = Node("worker", world.run, world.pause, lambda: world.seconds)
     assert again.drain([], 60, check=False) is False
-    assert again.ready(60, check=False) is True and world.spec == {} and world.annotations == {}
+    assert again.ready(60, check=False) is True and world.spec == {} and world.metadata["annotations"] == {}
 
 
 def test_a_kubelet_that_does_not_speak_or_is_not_ready_is_waited_for(world):
@@ -81,24 +78,17 @@ def test_who_may_not_do_it_is_told_what_kubectl_said(world):
         world.node.drain([], 60, check=False)
 
 
-@pytest.mark.parametrize("name", ["", "-n", "--all", "A", "a b", "a;b", "x" * 300, "a\n", "{{ a }}"])
-def test_a_name_that_is_none_reaches_no_command(name):
-    with pytest.raises(NodeError, match="is no name of a node of Kubernetes: set smt_policy_kubernetes_node"):
-        Node(name)
-
-
-@pytest.mark.parametrize(
-    "printed", ["", "[]", "{", "[" * 9999, "NaN", "{}", '{"spec": [], "status": {"conditions": {}}, "metadata": 1}']
-)
-def test_what_is_no_node_is_an_error_and_what_says_nothing_is_not_ready(printed):
-    node = Node("worker", lambda _argv, _seconds: (0, printed, ""))
-    if printed[-1:] == "}":
-        status = node.status()
+def test_a_name_that_is_none_reaches_no_command_and_what_is_no_node_is_an_error():
+    for name in ("", "-n", "--all", "A", "a b", "a;b", "x" * 300, "a\n", "{{ a }}"):
+        with pytest.raises(NodeError, match="is no name of a node of Kubernetes: set smt_policy_kubernetes_node"):
+            Node(name)
+    for printed in ("", "[]", "{", "[" * 9999, "NaN"):
+        with pytest.raises(NodeError, match="printed no JSON") as error:
+            Node("worker", lambda _argv, _seconds, text=printed: (0, text, "")).status()
+        assert str(error.value).isprintable() and len(str(error.value)) < 1000
+    for printed in ("{}", '{"spec": [], "status": {"conditions": {}}, "metadata": 1}'):
+        status = Node("worker", lambda _argv, _seconds, text=printed: (0, text, "")).status()
         assert not (status.is_ready or status.is_ours or status.is_cordoned)
-        return
-    with pytest.raises(NodeError, match="printed no JSON") as error:
-        node.status()
-    assert str(error.value).isprintable() and len(str(error.value)) < 1000
 
 
 def test_kubectl_that_is_missing_hangs_or_fails(tmp_path, monkeypatch):
@@ -119,8 +109,7 @@ def test_kubectl_that_is_missing_hangs_or_fails(tmp_path, monkeypatch):
 
 def test_labels_are_written_where_they_differ(world):
     labels = {"threadwise-smt/threads-per-core": "1", "threadwise-smt/status": "compliant"}
-    known = world.state["node"]["metadata"]
-    known["labels"] = {"threadwise-smt/status": "compliant", "zone": "a"}
-    assert world.node.label(labels) is True and known["labels"] == {**labels, "zone": "a"} and world.spec == {}
+    world.metadata["labels"] = {"threadwise-smt/status": "compliant", "zone": "a"}
+    assert world.node.label(labels) is True and world.metadata["labels"] == {**labels, "zone": "a"}
     (patch,) = world.calls("patch")
     assert "threads-per-core" in patch and "compliant" not in patch and world.node.label(labels) is False

@@ -1,8 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host saves before a policy changes it, and puts back: all parts, in whatever form they are,
-whoever asks and however often.
-"""
+"""What a host saves before a policy changes it, and puts back: all parts, in whatever form they are."""
 
 from __future__ import annotations
 
@@ -90,9 +88,8 @@ def test_what_another_rollout_has_saved_since_the_host_was_judged_is_refused(hos
 
 def test_what_is_saved_for_root_alone_is_put_back_and_said_in_each_wave(host, monkeypatch):
     flushed, sync = [], durable.sync
-    monkeypatch.setattr(
-        durable, "sync", lambda found: (flushed.append(os.readlink(f"/proc/self/fd/{found}")), sync(found))[1]
-    )
+    name = "/proc/self/fd/{}".format
+    monkeypatch.setattr(durable, "sync", lambda found: (flushed.append(os.readlink(name(found))), sync(found))[1])
     before = host.all_but_saved()
     assert host.rollback("saved", BOTH, rollout=True, check=True)["back_to"] == WORDS
     assert host.all_but_saved() == before and not (host.root / FILE).exists()
@@ -129,7 +126,18 @@ def test_what_cannot_be_saved_is_no_change(host):
     assert "grub.cfg" in host.refusal("saved", BOTH, check=True)
 
 
-def test_what_an_interrupted_rollout_saved_is_older_and_stays(host):
+def test_what_an_interrupted_rollout_saved_is_older_and_stays_and_without_one_the_last_change_counts(host):
+    before = host.all_but_saved()
+    host.rollback("saved", ["memory"])
+    host.ask(overcommit="always")
+    changed = host.all_but_saved()
+    host.rollback("saved", ["memory"])
+    assert record.pending(host.fs) is None and host.fs.problems == []
+    host.ask(overcommit="heuristic")
+    host.rollback("back")
+    assert host.all_but_saved() == changed != before
+    (host.root / FILE).unlink()
+    host.ask(overcommit="strict", overcommit_ratio=80, protect=["db"])
     before = host.all_but_saved()
     first = host.rollback("saved", ["memory"], rollout=True)
     host.ask(overcommit="always")
@@ -142,17 +150,6 @@ def test_what_an_interrupted_rollout_saved_is_older_and_stays(host):
     host.rollback("back")
     assert host.all_but_saved() == before
     assert record.pending(host.fs) == {"since": json.loads(host.read(FILE))["saved_at"], "back_to": second["back_to"]}
-
-
-def test_without_a_rollout_the_last_change_counts_and_nobody_waits_for_it(host):
-    host.rollback("saved", ["memory"])
-    host.ask(overcommit="always")
-    before = host.all_but_saved()
-    host.rollback("saved", ["memory"])
-    assert record.pending(host.fs) is None and host.fs.problems == []
-    host.ask(overcommit="heuristic")
-    host.rollback("back")
-    assert host.all_but_saved() == before
 
 
 @pytest.mark.parametrize(
@@ -172,26 +169,22 @@ def test_a_change_that_took_a_reboot_takes_one_back(host, reboot, reboot_ok, req
     assert host.read(VM + "overcommit_memory") == "2\n"
 
 
-SCHEMA = '{"schema": "threadwise.smt/rollout-rollback", "schema_version": 1}'
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "[" * 100_000, "{}", SCHEMA], ids=len)
-def test_a_damaged_file_is_refused_by_each_request_and_shown_by_facts(host, text):
+def test_a_damaged_file_is_refused_by_each_request_and_shown_by_facts(host, monkeypatch):
     host.rollback("saved", BOTH, rollout=True)
-    (host.root / FILE).write_text(text)
-    before = host.everything()
-    for state in ("saved", "back"):
-        with pytest.raises(state_file.StateFileError, match=FILE):
-            host.rollback(state, BOTH)
-    assert host.everything() == before
-    assert record.pending(host.fs) == {"since": None, "back_to": None} and FILE in host.fs.problems[0]
-
-
-def test_a_file_that_others_may_write_is_ignored(host, monkeypatch):
-    host.rollback("saved", BOTH, rollout=True)
+    good = host.read(FILE)
+    for text in ("", "{", "[" * 100_000, "{}", '{"schema": "threadwise.smt/rollout-rollback", "schema_version": 1}'):
+        (host.root / FILE).write_text(text)
+        before = host.everything()
+        for state in ("saved", "back"):
+            with pytest.raises(state_file.StateFileError, match=FILE):
+                host.rollback(state, BOTH)
+        assert host.everything() == before
+        assert record.pending(host.fs) == {"since": None, "back_to": None} and FILE in host.fs.problems[-1]
+    # Nor is one used that others may write.
+    (host.root / FILE).write_text(good)
     monkeypatch.setattr(host_files.HostFs, "is_host", True)
     os.chmod(host.root / FILE, 0o666)
-    assert record.pending(host.fs) == {"since": None, "back_to": None} and "owned by root" in host.fs.problems[0]
+    assert record.pending(host.fs) == {"since": None, "back_to": None} and "owned by root" in host.fs.problems[-1]
 
 
 PART = {"state": "disabled", "cores": {"cpus": "4-7"}}
@@ -229,10 +222,10 @@ EARLIER = {
     "one by one, then a part": lambda running: (one_by_one(running), running.ask(**PART)),
 }
 WAVES = {
-    "disabled": lambda running: running.ask("disabled"),
-    "enabled": lambda running: running.ask("enabled"),
-    "another part, kept": lambda running: running.ask("disabled", cores={"cpus": "0-1"}, persist="systemd"),
-    "restored": lambda running: running.ask("restored"),
+    "disabled": {"state": "disabled"},
+    "enabled": {"state": "enabled"},
+    "another part, kept": {"state": "disabled", "cores": {"cpus": "0-1"}, "persist": "systemd"},
+    "restored": {"state": "restored"},
 }
 
 
@@ -245,7 +238,7 @@ def test_each_form_is_put_back_and_the_first_state_after_it(running, earlier, wa
     EARLIER[earlier](running)
     before = state(running)
     rollback_running(running, "saved", rollout=True)
-    WAVES[wave](running)
+    running.ask(**WAVES[wave])
     changed = state(running) != before
     assert rollback_running(running, "back", check=True)["changed"] >= changed
     result = rollback_running(running, "back")

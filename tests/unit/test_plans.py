@@ -1,29 +1,23 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is known before anything is measured: nothing is overwritten, nothing measured in vain,
-and what no controller collected is fetched.
-"""
+"""What is known before anything is measured: nothing is overwritten or measured in vain; and plans that say nothing."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import types
 
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.action import smt_benchmark, smt_benchmark_stop
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import fetching
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import fetching, progress
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import decisions
 
 LISTS = ("announcement", "arms", "arms_left_out", "workloads_left_out", "missing_packages", "obstacles", "uncollected")
-DESCRIBED = {
-    **{name: [] for name in LISTS},
-    "workloads": ["gzip"],
-    "directory": "/runs",
-    "hides_siblings": False,
-}
+DESCRIBED = {**{name: [] for name in LISTS}, "workloads": ["gzip"], "directory": "/runs", "hides_siblings": False}
 
 
 class Benchmark(smt_benchmark.ActionModule):
@@ -76,26 +70,24 @@ def lose(dest, run):
         Ended(dest, run=run).evaluate()
 
 
-@pytest.mark.parametrize("check_mode", [False, True])
 @pytest.mark.parametrize("place", ["one/web01.json", "one/boots/one-boot-1/web01.json"])
-def test_a_run_of_the_same_name_is_refused_before_the_host_is_asked(tmp_path, place, check_mode):
+def test_a_run_of_the_same_name_or_that_cannot_be_written_is_refused_before_the_host_is_asked(
+    tmp_path, monkeypatch, place
+):
     earlier = tmp_path / place
     earlier.parent.mkdir(parents=True)
     earlier.write_text("", encoding="utf-8")
-    again = Benchmark(tmp_path, check_mode=check_mode)
-    with pytest.raises(text.BorderError, match=f"{earlier} exists: .*smt_eval_run"):
-        again.evaluate()
-    assert again.asked == [] and earlier.read_text(encoding="utf-8") == ""
-
-
-@pytest.mark.parametrize("dest", ["/proc/results", "file/results"])
-def test_a_destination_that_cannot_be_written_is_refused_before_the_host_is_asked(tmp_path, monkeypatch, dest):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").touch()
-    lost = Benchmark(dest)
-    with pytest.raises(text.BorderError, match="smt_eval_dest"):
-        lost.evaluate()
-    assert lost.asked == [] and [path.name for path in tmp_path.iterdir()] == ["file"]
+    for check_mode in (False, True):
+        again = Benchmark(tmp_path, check_mode=check_mode)
+        with pytest.raises(text.BorderError, match=f"{earlier} exists: .*smt_eval_run"):
+            again.evaluate()
+        assert again.asked == [] and earlier.read_text(encoding="utf-8") == ""
+    monkeypatch.chdir(earlier.parent)
+    for dest in ("/proc/results", "web01.json/results"):
+        lost = Benchmark(dest)
+        with pytest.raises(text.BorderError, match="smt_eval_dest"):
+            lost.evaluate()
+        assert lost.asked == [] and [path.name for path in earlier.parent.iterdir()] == ["web01.json"]
 
 
 def test_a_result_that_no_controller_collected_is_fetched_and_not_measured_again(tmp_path):
@@ -118,12 +110,8 @@ def test_the_run_of_a_lost_controller_comes_to_where_it_was_started_for(tmp_path
     lose(tmp_path / "booted" / "boots", "booted-boot-1")
     result_files.save(tmp_path / "zero", made("zero", host="db01"))
     Benchmark(tmp_path, kept=[made("zero"), made("booted-boot-1")]).evaluate()
-    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json")} == {
-        "one/web01.json",
-        "zero/web01.json",
-        "zero/db01.json",
-        "booted/boots/booted-boot-1/web01.json",
-    }
+    written = {"one/web01.json", "zero/web01.json", "zero/db01.json", "booted/boots/booted-boot-1/web01.json"}
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json")} == written
     assert "smt_report_run_dir=" + str(tmp_path / "zero") in capsys.readouterr().out
     assert not list(tmp_path.rglob(".started/*")), "what is collected is not expected any more"
 
@@ -143,7 +131,9 @@ def test_a_run_that_the_controller_did_not_start_on_this_host_joins_no_other(tmp
     assert [path.parent.name for path in decisions.result_files_below(tmp_path)] == ["old", "one"]
 
 
-def test_what_is_fetched_is_limited_by_task_and_in_a_hosts_own_place(tmp_path, capsys):
+def test_what_is_fetched_is_limited_by_task_and_in_a_hosts_own_place_and_one_that_fails_holds_no_other_up(
+    tmp_path, capsys
+):
     flooding = Benchmark(tmp_path, kept=[made(f"r{number:02d}") for number in range(12)])
     flooding.evaluate()
     assert len([asked for asked in flooding.asked if asked.startswith("collect r")]) == fetching.MAX_RUNS
@@ -153,11 +143,9 @@ def test_what_is_fetched_is_limited_by_task_and_in_a_hosts_own_place(tmp_path, c
         Benchmark(tmp_path, run=f"run{number}", kept=[made(f"s{number}"), made(f"run{number}")]).evaluate()
     assert len(list((tmp_path / "_collected/web01").iterdir())) == fetching.MAX_KEPT
     assert f"holds {fetching.MAX_KEPT} runs" in " ".join(capsys.readouterr().err.split())
-
-
-def test_a_run_that_cannot_be_fetched_holds_no_other_up(tmp_path, capsys):
-    Benchmark(tmp_path, kept=[{**made("a"), "samples": "none"}, made("b")]).evaluate()
-    assert (tmp_path / "_collected/web01/b/web01.json").is_file() and "run a stays" in capsys.readouterr().err
+    other = tmp_path / "other"
+    Benchmark(other, kept=[{**made("a"), "samples": "none"}, made("b")]).evaluate()
+    assert (other / "_collected/web01/b/web01.json").is_file() and "run a stays" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("started", [None, "2020-01-01T00:00:00Z"])
@@ -182,10 +170,7 @@ def test_a_role_that_only_asks_shows_nothing_and_starts_nothing(tmp_path, capsys
     """Neither what it will show when it measures, nor a fetched result."""
     known = {"announcement": ["CPUs 1 go offline."], "missing_packages": ["sysbench"], "obstacles": ["it is busy"]}
     asking = Benchmark(tmp_path, kept=[made("one")], options={"_step": "describe"}, **known)
-    assert asking.evaluate() == {
-        **{name: asking.described[name] for name in smt_benchmark.ANNOUNCED},
-        "changed": False,
-    }
+    assert asking.evaluate() == {**{name: asking.described[name] for name in smt_benchmark.ANNOUNCED}, "changed": False}
     assert asking.asked == ["describe"] and capsys.readouterr() == ("", "")
 
 
@@ -282,3 +267,63 @@ def test_what_is_ended_is_fetched_first_and_only_so_much_of_the_rest(tmp_path, c
     assert len(ended["paths"]) == fetching.MAX_RUNS
     shown = capsys.readouterr()
     assert "run running was ended" in shown.out and "9 runs stay (r03, r04, " in " ".join(shown.err.split())
+
+
+MEASURING, LATE = ({"phase": "measuring"}, True), (None, False)
+
+
+class Watched(smt_benchmark.ActionModule):
+    """An action whose host gives these looks at the plan (progress, whether its process is there), and Ansible's record
+    of a job that ends at a time, if at all.
+    """
+
+    def __init__(self, clock, looks, ends=float("inf")):
+        self.clock, self.looks, self.ends, self.asked = clock, iter(looks), ends, []
+        self._task = type("Task", (), {"args": {}})()
+
+    def _look(self, directory):
+        return next(self.looks)
+
+    def _status(self, task_vars, job_id):
+        return {"finished": int(self.clock[0] > self.ends)}
+
+    def ask(self, kind, module, arguments, task_vars, **how):
+        self.asked.append(kind)
+        self.ends = self.clock[0]
+
+    def watch(self):
+        return self._watch({}, "h1", "/run", "1", progress.Shown(3))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that only the pauses between two looks move."""
+    seconds = itertools.count(0, smt_benchmark.LOOK_SECONDS)
+    now = [0]
+    monkeypatch.setattr(smt_benchmark.time, "sleep", lambda _seconds: now.__setitem__(0, next(seconds)))
+    monkeypatch.setattr(smt_benchmark.time, "monotonic", lambda: now[0])
+    return now
+
+
+STARTING = smt_benchmark.STARTING_SECONDS
+
+
+def test_a_plan_that_never_says_a_word_is_lost_and_one_whose_process_is_gone_is_given_up_soon(clock):
+    """The host lost its power before the plan wrote anything."""
+    lost = Watched(clock, [MEASURING] + [({"phase": "measuring"}, False)] * 9).watch()
+    assert lost["failed"] and clock[0] < 60
+    begun = clock[0]
+    assert Watched(clock, itertools.repeat(LATE)).watch() == {"failed": True, "msg": smt_benchmark.LOST}
+    assert STARTING < clock[0] - begun < STARTING + 60
+
+
+def test_a_plan_that_begins_late_is_waited_for(clock):
+    late = [LATE] * (STARTING // smt_benchmark.LOOK_SECONDS) + [({"phase": "ended"}, True)] * 100
+    assert Watched(clock, late, ends=STARTING).watch() == {"finished": 1}
+    assert clock[0] > STARTING
+
+
+def test_a_plan_whose_reader_is_gone_is_ended_once(clock, monkeypatch):
+    monkeypatch.setattr(smt_benchmark.terminal, "is_read", lambda _descriptor: False)
+    watched = Watched(clock, [MEASURING] * 9)
+    assert watched.watch() == {"finished": 1} and watched.asked == ["smt_benchmark_stop"]

@@ -1,23 +1,34 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the user wrote, by Ansible's own variables: facts of a host change nothing for others and for the controller."""
+"""An answer of a host that is too much or none; what the user wrote, in extra variables and beside facts of hosts."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
+import resource
+import signal
+import subprocess
+import sys
+import types
 from unittest.mock import ANY
 
 import night
 import pytest
 import yaml
+from ansible import context
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.play import Play
+from ansible.utils import vars as ansible_vars
+from ansible.utils.context_objects import CLIArgs
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
+from ansible_collections.threadwise.smt.plugins.module_utils._host import processes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import base, command_line, intake
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.user_variables import (
     RESULTS,
     UserVariables,
@@ -26,19 +37,148 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.user_v
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import variables
 
-OF_ALL = {
-    "root": "mine",
-    "server": "http://127.0.0.1:9090",
-    # Ansible has facts of that name, which the user's own value is not to give way to.
-    "ansible_local": "local",
-    "smt_compliance_json": "{{ root }}/compliance.json",
-    "smt_enforce_waves": [1, "10%"],
-    "smt_enforce_health_check": "{{ root }}/{{ kind }}.yml",
-    "smt_trial_metrics_url": "{{ server }}",
-    "smt_policy_group": "{{ kind }}",
-    "smt_policy_waiver": "{{ waivers[inventory_hostname] | default(omit) }}",
-    "waivers": {"a": "for a"},
-}
+MIB = 1024 * 1024
+
+
+def said_by(command):
+    """What a command prints, read from two pipes as the connections `local` and `ssh` do."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            return process.communicate()[0]
+        finally:
+            process.kill()
+
+
+def test_a_flood_is_cut_off_and_its_process_ended():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    others = processes.children()
+    with pytest.raises(intake.FloodError, match="more than 9 MiB"), intake.at_most(MIB):
+        # A process of its own that nobody's pipe ends.
+        lasting = subprocess.Popen(["sleep", "20"])
+        said_by(["head", "-c", str(1000 * MIB), "/dev/zero"])
+    assert lasting.wait() != 0 and processes.children() <= others
+    # Reading goes on for a moment of CPU time.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000
+    assert signal.getitimer(signal.ITIMER_PROF) == (0, 0) and signal.getsignal(signal.SIGPROF) is signal.SIG_DFL
+
+
+def test_a_long_answer_is_read_and_what_the_module_reads_on_a_local_connection_is_none():
+    with intake.at_most(64 * MIB):
+        assert len(said_by(["head", "-c", str(60 * MIB), "/dev/zero"])) == 60 * MIB
+    with intake.at_most(MIB):
+        assert said_by(["sh", "-c", f"head -c {200 * MIB} /dev/zero | cat > /dev/null; echo ok"]) == b"ok\n"
+        # Some CPU time, in which the timer looks.
+        assert sum(range(3_000_000)) > 0
+    # The limit ends with the call.
+    assert len(said_by(["head", "-c", str(20 * MIB), "/dev/zero"])) == 20 * MIB
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ({"rc": 1, "stdout": "", "stderr": "Trace\x1b[31mback\n" + "x" * 9999}, "exit status 1"),
+        ({"rc": 0, "stdout": json.dumps({"changed": "\x1b[31m"}), "stderr": ""}, "was refused"),
+    ],
+)
+def test_no_answer_and_a_wrong_one_are_a_failure(printed, said):
+    action = object.__new__(base.HostAction)
+    action._kind, action._host, action._task = "smt_state", "web01", types.SimpleNamespace(action="smt_state")
+    found = action._accepted(printed)
+    assert found["failed"] is True and found["msg"].startswith("web01: ") and said in found["msg"]
+    assert found["msg"].isprintable() and len(found["msg"]) < 1000
+
+
+# The parent has the pipe; the child asks, as an action does, and has other descriptors.
+PROGRAM = """
+import subprocess, sys
+print("ready", flush=True)
+sys.stdin.readline()
+subprocess.run([sys.executable, "-c", sys.argv[1]], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+"""
+CHILD = """
+import pathlib
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
+pathlib.Path({path!r}).write_text(str(terminal.is_read(terminal.STDOUT)))
+"""
+
+
+@pytest.mark.parametrize(("target", "is_read"), [("pipe", True), ("pipe", False), (os.devnull, True), ("a file", True)])
+def test_only_a_pipe_whose_reader_is_gone_is_not_read(tmp_path, target, is_read):
+    said = tmp_path / "said"
+    with contextlib.ExitStack() as opened:
+        stream = subprocess.PIPE if target == "pipe" else opened.enter_context(open(tmp_path / target, "wb"))
+        command = [sys.executable, "-c", PROGRAM, CHILD.format(path=str(said))]
+        parent = opened.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stream))
+        if target == "pipe":
+            assert parent.stdout.readline() == b"ready\n"
+        if not is_read:
+            parent.stdout.close()
+        parent.stdin.write(b"\n")
+        parent.stdin.close()
+        assert parent.wait() == 0
+    assert said.read_text() == str(is_read)
+
+
+@pytest.mark.parametrize(
+    ("given", "known", "line"),
+    [
+        # What is left of -e smt_eval_command='fio --name=r job' in a shell.
+        (["smt_eval_command=fio --name=r job"], "fio", "fio --name=r job"),
+        (["smt_eval_command=Requests/sec: +(\\S+)\\b"], "Requests/sec:", "Requests/sec: +(\\S+)\\b"),
+        (["smt_eval_command=one two", "smt_eval_command=three four"], "three", "three four"),
+        (["smt_eval_budget=60 smt_eval_command=wrk -d2 URL smt_eval_run=x"], "wrk", "wrk -d2 URL"),
+        (["smt_eval_command=sh -c 'a b'"], "sh", "sh -c 'a b'"),
+        (['smt_eval_command="wrk -d2 URL" smt_eval_run=x'], "wrk -d2 URL", "wrk -d2 URL"),
+        # What does not come from such a line stays; a later -e with a file has the last word.
+        *((one, "wrk URL", "wrk URL") for one in ([], ['{"smt_eval_command": "wrk URL"}'], ["@file.yml"])),
+        (["other_smt_eval_command=x y"], "wrk URL", "wrk URL"),
+        (["smt_eval_command=one two", "@file.yml"], "wrk URL", "wrk URL"),
+        (["smt_eval_command=it's {{ broken"], "wrk URL", "wrk URL"),
+    ],
+)
+def test_a_line_is_whole(given, known, line, monkeypatch):
+    for name in command_line.LINES:
+        written = tuple(one.replace("smt_eval_command", name) for one in given)
+        monkeypatch.setattr(context, "CLIARGS", CLIArgs({"extra_vars": written}))
+        assert command_line.whole(name, known) == line
+
+
+def test_the_call_is_whole_and_passes_on_no_credential(tmp_path, monkeypatch):
+    """Whoever gives a command needs all of what the check had, but what is for the check alone."""
+    hosts = ",".join(f"web{number:03d}.example.com" for number in range(100))
+    (tmp_path / "in  ventory.yml").touch()
+    monkeypatch.chdir(tmp_path)
+    of_file = (
+        '{"smt_memory_overcommit": "strict", "smt_trial_metrics_token": "secret", "smt_compliance_json": "x.json"}'
+    )
+    given = ("smt_policy=disabled", of_file, "database_password=secret")
+    sources = (f"{tmp_path}/in  ventory.yml", "/etc/ansible/hosts", hosts)
+    options = {"extra_vars": given, "subset": hosts, "inventory": sources, "connection": "ssh"}
+    connecting = {"remote_user": "bob", "vault_password_files": ("pw",), "become_ask_pass": True}
+    monkeypatch.setattr(context, "CLIARGS", CLIArgs({**options, **connecting}))
+    monkeypatch.setattr(ansible_vars.load_extra_vars, "extra_vars", None, raising=False)
+    assert command_line.call(DataLoader()) == (
+        hosts,
+        ("in  ventory.yml", "/etc/ansible/hosts", hosts),
+        {"smt_policy": "disabled", "smt_memory_overcommit": "strict"},
+        ("database_password",),
+        ("--user", "bob", "--vault-password-file", "pw", "--ask-become-pass"),
+    )
+
+
+OF_ALL = yaml.safe_load("""
+root: mine
+server: http://127.0.0.1:9090
+# Ansible has facts of that name, which the user's own value is not to give way to.
+ansible_local: local
+smt_compliance_json: "{{ root }}/compliance.json"
+smt_enforce_waves: [1, 10%]
+smt_enforce_health_check: "{{ root }}/{{ kind }}.yml"
+smt_trial_metrics_url: "{{ server }}"
+smt_policy_group: "{{ kind }}"
+smt_policy_waiver: "{{ waivers[inventory_hostname] | default(omit) }}"
+waivers: {a: for a}
+""")
 OF_HOSTS = {"a": {"kind": "web"}, "b": {"kind": "db"}, "c": {"kind": "web"}}
 # Arguments of a task that decide on the controller, and what each is for a host.
 ASKED = {
@@ -56,17 +196,13 @@ ASKED = {
 
 
 def expected(host):
-    return {
+    paths = {
         "json": "mine/compliance.json",
         "page": "smt_compliance.html",
-        "sizes": [1, "10%"],
         "check": f"mine/{OF_HOSTS[host]['kind']}.yml",
-        "url": "http://127.0.0.1:9090",
-        "nested": {"kept": "mine"},
-        "of_the_play": "trials",
-        "like_a_fact": "local",
-        "registered": "registered",
     }
+    lists = {"sizes": [1, "10%"], "nested": {"kept": "mine"}, "url": "http://127.0.0.1:9090"}
+    return {**paths, **lists, "of_the_play": "trials", "like_a_fact": "local", "registered": "registered"}
 
 
 class World:
@@ -158,9 +294,8 @@ def test_variables_of_hosts_are_what_ansible_says(tmp_path, monkeypatch, behavio
 
 
 def test_files_that_cannot_be_read_are_those_of_their_hosts(tmp_path):
-    (tmp_path / "hosts.yml").write_text(
-        yaml.safe_dump({"all": {"hosts": {"a": None}, "children": {"wrong": {"hosts": {"b": None}}}}})
-    )
+    hosts = {"all": {"hosts": {"a": None}, "children": {"wrong": {"hosts": {"b": None}}}}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump(hosts))
     for kind, name, content in (("host_vars", "a", "one: 1\n"), ("group_vars", "wrong", "one: [\n")):
         (tmp_path / kind).mkdir()
         (tmp_path / kind / f"{name}.yml").write_text(content)
@@ -208,33 +343,26 @@ def test_sets_of_facts_change_nothing_for_others_and_the_controller(world):
             assert own(user, host) == expected(host), facts
         assert user.first_of_all() != hostile or not reserved
         assert user.value("smt_policy_group", hostile) == (None if reserved else OF_HOSTS[hostile]["kind"])
-        shown += any(
-            name in world.manager.get_vars(host=world.manager._inventory.get_host(hostile)) for name in reserved
-        )
+        known = world.manager.get_vars(host=world.manager._inventory.get_host(hostile))
+        shown += any(name in known for name in reserved)
         world.manager.clear_facts(hostile)
     assert shown > SETS / 2, "the facts did not become variables: the test shows nothing"
 
 
-def test_a_play_of_refused_hosts_has_nobody_whose_variables_count(world):
+def test_a_play_of_refused_hosts_has_nobody_whose_variables_count_and_module_defaults_stay(world):
+    # As Ansible makes them, with what facts say.
+    world.task.args = {"json": "theirs", "metrics": "theirs", "of_defaults": 5}
+    found = own(world.user(), "a", ["json", "metrics", "of_defaults"])
+    assert found == {"json": "mine/compliance.json", "of_defaults": 5}
     for host in OF_HOSTS:
         world.manager.set_host_facts(host, {"smt_eval_dest": "theirs"})
     with pytest.raises(AnsibleActionFail, match=r"a is refused: .* smt_eval_dest"):
         world.user().first_of_all()
 
 
-def test_arguments_of_module_defaults_stay_and_those_left_out_are_left_out(world):
-    # As Ansible makes them, with what facts say.
-    world.task.args = {"json": "theirs", "metrics": "theirs", "of_defaults": 5}
-    assert own(world.user(), "a", ["json", "metrics", "of_defaults"]) == {
-        "json": "mine/compliance.json",
-        "of_defaults": 5,
-    }
-
-
 def test_set_fact_and_register_decide_for_nobody_else(world):
-    world.manager.set_nonpersistent_facts(
-        "b", {"smt_enforce_waves": ["100%"], "smt_policy": "disabled", "smt_policy_judged": {}}
-    )
+    given = {"smt_enforce_waves": ["100%"], "smt_policy": "disabled", "smt_policy_judged": {}}
+    world.manager.set_nonpersistent_facts("b", given)
     assert "set_fact or register" in world.user().refusal("b") and "smt_enforce_waves" in world.user().refusal("b")
     assert own(world.user(), "b", ["sizes"])["sizes"] == [1, "10%"]
     # What is about the host alone is the word of the playbook's author, and results are the collection's own.

@@ -1,6 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the effect of SMT has changed from run to run: on reports of this collection."""
+"""What drifted when, from checks that were added one by one; whether the effect of SMT has changed between runs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,197 @@ import datetime
 import errno
 import json
 import pathlib
+import typing
 
 import jsonschema_rs
 import pytest
 import result_maker
 import studies
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import histories
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history import document, effects
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history import checks, document, effects
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import series
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
+
+START = datetime.datetime(2026, 1, 30, 6, tzinfo=datetime.UTC)
+DAY, HOUR = datetime.timedelta(days=1), datetime.timedelta(hours=1)
+LINE = {"schema": "threadwise.smt/checks", "schema_version": 1, "at": "2026-01-30T06:00:00Z", "hosts": 1}
+LINE |= {"whole": True, "statuses": {}}
+JANUARY = "checks-2026-01.jsonl"
+OK, DRIFTED, WAIVED, GONE = "compliant", "drifted", "waived", "unreachable"
+
+
+def add(directory, *days, others=("a", "b", "c"), **how):
+    """Add a check a day: each has a status for the hosts a, b and c, as far as it goes, or host -> status."""
+    for number, given in enumerate(days):
+        statuses = given if isinstance(given, dict) else dict(zip("abc", given, strict=False))
+        checks.add(directory, statuses, others, START + number * DAY, **how)
+
+
+def joined(directory):
+    return document.joined(checks.read(directory), {}, [], 0.01)
+
+
+def said(directory):
+    (sentence,) = document.sentences(joined(directory))
+    return sentence
+
+
+def test_a_drift_lasts_from_the_check_that_saw_it_to_the_one_that_saw_it_mended(tmp_path):
+    add(tmp_path, [OK, OK, OK], [DRIFTED, OK, DRIFTED], [GONE, OK, DRIFTED], [OK, OK, DRIFTED])
+    found = checks.read(tmp_path)
+    assert found.drifts == [checks.Drift("c", START + DAY, None), checks.Drift("a", START + DAY, START + 3 * DAY)]
+    counts = [{OK: 3}, {OK: 1, DRIFTED: 2}, {OK: 1, DRIFTED: 1, GONE: 1}, {OK: 2, DRIFTED: 1}]
+    assert [one.counts for one in found.checks] == counts
+    # Only what has changed is written; from January into February: each month is complete by itself.
+    lines = [json.loads(line) for line in (tmp_path / JANUARY).read_text().splitlines()]
+    assert [one["statuses"] for one in lines] == [dict.fromkeys("abc", OK), {"a": DRIFTED, "c": DRIFTED}]
+    (tmp_path / JANUARY).unlink()
+    assert checks.read(tmp_path).statuses == {"a": OK, "b": OK, "c": DRIFTED}
+
+
+def test_a_host_that_left_the_inventory_is_neither_drifted_for_ever_nor_mended(tmp_path):
+    add(tmp_path, [OK, DRIFTED], [OK], [OK], others=["a"])
+    (drift,) = checks.read(tmp_path).drifts
+    assert drift == checks.Drift("b", START, START + DAY, is_removed=True) and drift.lasted is None
+    assert [one.counts for one in checks.read(tmp_path).checks][1:] == [{OK: 1}] * 2
+    assert said(tmp_path) == "In 3 checks since 2026-01-30 1 host drifted, 1 time in all; 1 left the inventory so."
+    assert document.page(joined(tmp_path), START, 0.01).count("left the inventory") == 2
+    # It comes back, and is seen as it is then.
+    checks.add(tmp_path, {"a": OK, "b": DRIFTED}, (), START + 3 * DAY)
+    assert checks.read(tmp_path).drifts[0] == checks.Drift("b", START + 3 * DAY, None)
+
+
+def test_a_host_that_is_waived_was_not_mended(tmp_path):
+    add(tmp_path, [DRIFTED, DRIFTED], [GONE], [WAIVED, OK], [WAIVED, OK], [DRIFTED])
+    first = checks.Drift("a", START, START + 2 * DAY, is_waived=True)
+    mended = checks.Drift("b", START, START + 2 * DAY)
+    assert checks.read(tmp_path).drifts == [checks.Drift("a", START + 4 * DAY, None), first, mended]
+    end = "it was seen mended after 2 days in the median, 2 days at most; 1 was waived; 1 is still so."
+    assert said(tmp_path).endswith(end)
+    drifts = document.document(joined(tmp_path), START)["drifts"]
+    assert [(one["seconds"], one["waived"]) for one in drifts] == [(None, False), (None, True), (2 * 86400, False)]
+    assert document.page(joined(tmp_path), START, 0.01).count("lasted>waived") == 1
+
+
+def test_a_host_of_which_nothing_is_known_has_not_been_mended(tmp_path):
+    for status in ("unknown", GONE, "bad_policy", "silent", "unknown_to_server"):
+        add(tmp_path / status, [DRIFTED], [status], [DRIFTED], [OK])
+        assert checks.read(tmp_path / status).drifts == [checks.Drift("a", START, START + 3 * DAY)]
+    assert set(typing.get_args(histories.Status)) == set(compliance.STATUSES)
+
+
+def test_check_mode_leaves_what_is_there_and_where_nothing_can_be_kept_no_host_is_asked(tmp_path):
+    add(tmp_path / "new", [OK], dry_run=True)
+    add(tmp_path / "old", [OK])
+    before = {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()}
+    checks.add(tmp_path / "old", {"a": DRIFTED}, (), START + DAY, dry_run=True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()} == before
+    directory = tmp_path / "checks"
+    checks.see_that_it_can_be_kept(directory, START, dry_run=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    checks.see_that_it_can_be_kept(directory, START, dry_run=False)
+    assert directory.is_dir() and not list(directory.glob("*.jsonl"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BorderError, match="Not a directory"):
+        checks.see_that_it_can_be_kept(tmp_path / "file" / "checks", START, dry_run=False)
+    with pytest.raises(BorderError, match="set smt_compliance_history"):
+        checks.read(directory)
+
+
+def test_a_month_is_complete_by_itself_also_of_who_left_and_where_its_first_line_was_torn(tmp_path):
+    """The file that is refused is to be removed, by what its message says."""
+    september = START.replace(month=9, day=1)
+    for months, statuses in ((0, {"a": DRIFTED, "b": OK}), (1, {"b": OK}), (2, {"b": OK})):
+        checks.add(tmp_path, statuses, (), september + months * 31 * DAY)
+    (tmp_path / "checks-2026-10.jsonl").unlink()
+    found = checks.read(tmp_path)
+    assert found.statuses == {"b": OK} and [(one.host, one.is_removed) for one in found.drifts] == [("a", True)]
+    (tmp_path / "checks-2026-12.jsonl").write_text('{"schema": "threadwise.smt/che')
+    checks.add(tmp_path, {"b": OK}, (), september + 95 * DAY)
+    for month in ("09", "11"):
+        (tmp_path / f"checks-2026-{month}.jsonl").unlink()
+    assert checks.read(tmp_path).statuses == {"b": OK}
+
+
+def test_a_line_that_was_not_written_whole_is_lost_alone_and_a_link_is_not_followed(tmp_path):
+    host, path = "h" * 500, tmp_path / JANUARY
+    add(tmp_path, {host: OK})
+    path.write_text(path.read_text() + '{"schema": "threadwise.smt/che')
+    checks.add(tmp_path, {host: DRIFTED}, (), START + DAY)
+    # A check that waited for another one is added after it.
+    checks.add(tmp_path, {host: OK}, (), START + DAY - datetime.timedelta(seconds=40))
+    found = [(one.at, one.counts) for one in checks.read(tmp_path).checks]
+    assert found == [(START, {OK: 1}), (START + DAY, {DRIFTED: 1}), (START + DAY, {OK: 1})]
+    path.rename(tmp_path / "other")
+    before = (tmp_path / "other").read_bytes()
+    path.symlink_to(tmp_path / "other")
+    with pytest.raises(BorderError, match="link"):
+        add(tmp_path, [OK])
+    assert (tmp_path / "other").read_bytes() == before
+
+
+def test_a_file_of_somebody_else_or_out_of_order_is_refused(tmp_path):
+    odd = [{"schema_version": 2}, {"at": "yesterday"}, {"at": "2026-13-45T99:00:00Z"}, {"statuses": {"a": "fine"}}]
+    for text in ("[]", "not JSON", *(json.dumps({**LINE, **one}) for one in odd)):
+        (tmp_path / JANUARY).write_text(text + "\n")
+        why = rf"{JANUARY}: line 1 is no check of this collection"
+        for use in (lambda: checks.read(tmp_path), lambda: add(tmp_path, [OK], dry_run=True)):
+            with pytest.raises(BorderError, match=why):
+                use()
+    times = [json.dumps({**LINE, "at": f"2026-01-{day}T06:00:00Z"}) for day in (30, 20)]
+    (tmp_path / JANUARY).write_text("\n".join(times) + "\n")
+    with pytest.raises(BorderError, match=r"its check of 2026-01-20T.* comes after one of 2026-01-30T"):
+        checks.read(tmp_path)
+
+
+@pytest.mark.parametrize("ahead", [START + 900 * DAY, START + 5 * HOUR])
+def test_a_check_of_a_clock_that_was_ahead_stops_the_next_one_and_is_named(ahead, tmp_path):
+    for at in (START, ahead):
+        checks.add(tmp_path, {"a": DRIFTED}, (), at)
+    path, now = tmp_path / f"checks-{ahead:%Y-%m}.jsonl", START + HOUR
+    for dry_run in (True, False):
+        with pytest.raises(BorderError, match="remove the lines of later times") as caught:
+            checks.add(tmp_path, {"a": OK}, (), now, dry_run=dry_run)
+        assert str(path) in str(caught.value) and f"{ahead:%Y-%m-%dT%H:%M:%SZ}" in str(caught.value)
+    # The way out that it names; an empty file that is left of it does not hide what was known.
+    path.write_text("".join(line for line in path.open() if f"{ahead:%Y-%m-%dT%H}" not in line))
+    for at in (now, now + DAY):
+        checks.add(tmp_path, {"a": OK}, (), at)
+    assert [(one.since, one.until) for one in checks.read(tmp_path).drifts] == [(START, now)]
+    assert json.loads((tmp_path / JANUARY).read_text().splitlines()[-1])["statuses"] == {}
+
+
+MENDED = "it was seen mended after 36 hours in the median, 2 days at most"
+NEVER = "Nothing was ever known of 3 hosts (unreachable, unknown or bad policy)."
+MIXED = [[OK, OK, DRIFTED], [DRIFTED, OK, DRIFTED], [DRIFTED, DRIFTED, DRIFTED], [OK, OK, DRIFTED]]
+UNKNOWN = [{"a": GONE, "b": "unknown", "c": "bad_policy", "d": OK}, *[{"d": GONE}] * 3]
+
+
+@pytest.mark.parametrize(
+    ("days", "sentence"),
+    [
+        (MIXED, f"3 hosts drifted, 3 times in all; {MENDED}; 1 is still so."),
+        (UNKNOWN, f"no host has drifted, as far as was seen. {NEVER}"),
+        # Of those that left the inventory nobody asks.
+        ([{"x": GONE, "d": OK}, *[{"d": OK}] * 3], "no host has drifted."),
+    ],
+)
+def test_what_is_said_of_drifts(days, sentence, tmp_path):
+    add(tmp_path, *days)
+    assert said(tmp_path) == f"In 4 checks since 2026-01-30 {sentence}"
+
+
+def test_the_document_matches_its_schema_and_the_page_shows_no_hosts_text_as_html(tmp_path):
+    add(tmp_path, {"<b>a": OK, "b": DRIFTED}, {"<b>a": DRIFTED, "b": OK})
+    made = document.document(joined(tmp_path), START)
+    jsonschema_rs.validator_for(document.SCHEMA).validate(json.loads(json.dumps(made)))
+    shown = document.page(joined(tmp_path), START, 0.01)
+    assert "<b>a" not in shown and "&lt;b&gt;a" in shown and "still so" in shown and "<svg" in shown
+    words = {5: "less than a minute", 90: "2 minutes", 3600: "1 hour", 86400: "24 hours", 3 * 86400: "3 days"}
+    assert {number: document.length(datetime.timedelta(seconds=number)) for number in words} == words
+
 
 NOW = datetime.datetime(2026, 11, 27, tzinfo=datetime.UTC)
 MARGIN = 0.01
@@ -92,18 +274,27 @@ def test_one_host_is_compared_with_itself_and_not_with_all_of_its_class(tmp_path
     assert [(one.run[:6], one.host) for one in history(tmp_path)[0]] == [("202601", ""), ("202609", "")]
 
 
-def test_what_the_baseline_was_does_not_matter(tmp_path):
+def test_what_the_baseline_was_does_not_matter_and_an_earlier_release_has_the_time_of_the_host_in_the_middle(tmp_path):
     def turn(report):
         for one in report["hosts"][0]["comparisons"]:
             one["baseline"], one["candidate"], one["verdict"] = one["candidate"], one["baseline"], "gain"
             one["ratio"], one["ci_low"], one["ci_high"] = 1 / one["ratio"], 1 / one["ci_high"], 1 / one["ci_low"]
 
+    def without_times(report):
+        for host, year in zip(report["hosts"], ("1970-01", "2026-03", "2099-01"), strict=True):
+            del host["collected"]
+            host["started"] = f"{year}-01T00:00:00Z"
+
     for month in (1, 3):
-        run(tmp_path, month)
-    edited(tmp_path, "20260301T000000Z", turn)
-    first, second = history(tmp_path)[0]
+        run(tmp_path / "turned", month)
+    edited(tmp_path / "turned", "20260301T000000Z", turn)
+    first, second = history(tmp_path / "turned")[0]
     assert second.interval.ratio == pytest.approx(first.interval.ratio, abs=0.01)
     assert first.verdict == second.verdict == "loss"
+    run(tmp_path / "old", 3, hosts=(0, 1, 2))
+    edited(tmp_path / "old", "20260301T000000Z", without_times)
+    of_key, _record, left_out = history(tmp_path / "old")
+    assert of_key[0].day == "2026-03-01" and left_out == []
 
 
 def test_runs_are_in_the_order_in_which_the_controller_collected_them(tmp_path):
@@ -120,37 +311,23 @@ def test_runs_are_in_the_order_in_which_the_controller_collected_them(tmp_path):
     assert "from 2026-03-01 on" in said and "with Linux 6.12 instead of 6.1" in said
 
 
-def test_a_report_of_an_earlier_release_has_the_time_of_the_host_in_the_middle(tmp_path):
-    def without_times(report):
-        for host, year in zip(report["hosts"], ("1970-01", "2026-03", "2099-01"), strict=True):
-            del host["collected"]
-            host["started"] = f"{year}-01T00:00:00Z"
-
-    run(tmp_path, 3, hosts=(0, 1, 2))
-    edited(tmp_path, "20260301T000000Z", without_times)
-    of_key, _record, left_out = history(tmp_path)
-    assert of_key[0].day == "2026-03-01" and left_out == []
-
-
 TPS = {"tps": {"unit": "1/s", "better": "higher", "aggregate": "sum"}}
 P99 = {"p99": {"unit": "ms", "better": "lower", "aggregate": "max"}}
 
 
-def own(directory, month, rates, metrics, hosts=(0,), name="mydb", title="my database"):
+def own(directory, month, rates, metrics, name="mydb", title="my database"):
     """An evaluation of a workload of one's own, with its value for SMT on and off."""
 
     def model(arm, _spot, workers):
         return [rates[arm == "smt_off"]] * len(workers)
 
     workload = {"rate": 1, "share": 1, "unit": "x", "title": title, "model": model, "metrics": metrics}
-    run(directory, month, hosts=hosts, workloads={name: workload})
+    run(directory, month, workloads={name: workload})
 
 
-@pytest.mark.parametrize("hosts", [(0,), (0, 1)])
-def test_runs_that_measure_something_else_by_the_same_name_are_no_series(hosts, tmp_path):
-    own(tmp_path, 1, (100, 95), TPS, hosts)
-    own(tmp_path, 2, (10, 8), P99, hosts)
-    own(tmp_path, 3, (10, 8), P99, hosts)
+def test_runs_that_measure_something_else_by_the_same_name_are_no_series(tmp_path):
+    for month, rates, metrics in ((1, (100, 95), TPS), (2, (10, 8), P99), (3, (10, 8), P99)):
+        own(tmp_path, month, rates, metrics)
     record = history(tmp_path)[1]
     said = document.sentences(record)
     assert said[0] == "In 2 runs of evaluations no effect of SMT has changed."
