@@ -24,7 +24,7 @@ SHAPES = {2: (1, 1), 36: (2, 9), 256: (2, 64), 1024: (4, 128), 4096: (16, 128)}
 
 CHILD = """
 import resource, sys
-from ansible_collections.threadwise.smt.plugins.module_utils._know.machine import facts
+from ansible_collections.threadwise.smt.plugins.module_utils._set import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
 from ansible_collections.threadwise.smt.plugins.module_utils._know.topology import topology
 call = {'topology': topology.read_topology, 'facts': facts.gather}[sys.argv[1]]

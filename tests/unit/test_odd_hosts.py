@@ -55,7 +55,7 @@ OF_STATE = 'change.RuntimeChange(change.Request("disabled", check=check, {option
 OF_MEMORY = 'memory.MemoryChange(memory.Request("present", {"overcommit": "always", "margin": 10}, None, check)'
 READ_METHODS = """
 import json, os, sys
-from ansible_collections.threadwise.smt.plugins.module_utils._know.machine import facts
+from ansible_collections.threadwise.smt.plugins.module_utils._set import facts
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
 class Root(files.HostFs):
     is_host = True

@@ -7,7 +7,6 @@ import json
 
 import pytest
 import result_maker
-import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import (
     comparisons as host_comparisons,
@@ -37,15 +36,10 @@ def test_the_truth_lies_in_every_interval_whatever_the_order_of_samples_and_arms
     document = result_maker.result()
     comparisons = compared(document)
     share = result_maker.GZIP["share"]
-    truth = {
-        ("smt_off", "all_threads"): 1 / (2 * share),
-        **dict.fromkeys([("smt_off", name) for name in ("single", "one_per_core", "cores", "same_cpu")], 1.0),
-        ("cost_of_sharing", "siblings"): share,
-        ("smt_yield", "all_threads"): 2 * share,
-        ("cost_of_one_cpu", "same_cpu"): 0.5,
-        ("second_core", "cores"): 2.0,
-        ("core_yield", "siblings"): 2 * share,
-    }
+    truth = dict.fromkeys([("smt_off", name) for name in ("single", "one_per_core", "cores", "same_cpu")], 1.0)
+    truth.update({("smt_off", "all_threads"): 1 / (2 * share), ("cost_of_sharing", "siblings"): share})
+    truth.update({("smt_yield", "all_threads"): 2 * share, ("core_yield", "siblings"): 2 * share})
+    truth.update({("cost_of_one_cpu", "same_cpu"): 0.5, ("second_core", "cores"): 2.0})
     found = {(one["effect"], one["placement"]): one for one in comparisons}
     assert found.keys() == truth.keys() and len(found) == len(comparisons)
     for key, ratio in truth.items():
@@ -56,24 +50,13 @@ def test_the_truth_lies_in_every_interval_whatever_the_order_of_samples_and_arms
     assert compared(document) == comparisons
     other = result_maker.result()
     other["arms"] = [result_maker.arm("smt_off", "SMT off", True), result_maker.arm("smt_on", "SMT on", False)]
-    assert [one[key] for one in compared(other) for key in ("effect", "ratio", "ci_low", "change", "verdict")] == [
-        one[key] for one in comparisons for key in ("effect", "ratio", "ci_low", "change", "verdict")
-    ]
+    for one, before in zip(compared(other), comparisons, strict=True):
+        assert all(one[key] == before[key] for key in ("effect", "ratio", "ci_low", "change", "verdict"))
     assert conclusion.conclude(analysed(other)) == conclusion.conclude(analysed(document))
 
 
-def test_the_whole_machine_is_compared_though_it_was_measured_under_another_name():
-    result = result_maker.result()
-    assert result["plan"]["placements"]["smt_off"]["all_threads"]["same_as"] == "one_per_core"
-    one = of_smt(result)
-    for side, arm, value in (("baseline", "on", 8 * 62.5), ("candidate", "off", 4 * 100)):
-        about = {"arm": f"smt_{arm}", "arm_title": f"SMT {arm}", "placement": "all_threads"}
-        assert (one[side], one[f"{side}_value"]) == (about, pytest.approx(value, rel=0.01))
-
-
-@pytest.mark.parametrize("share", [0.5, 0.625, 1.0])
-def test_on_a_machine_with_one_core_sharing_is_held_against_a_worker_alone(share):
-    result = result_maker.result(shape=(1, 1, 2), workloads={"gzip": dict(result_maker.GZIP, share=share)})
+def test_on_a_machine_with_one_core_sharing_is_held_against_a_worker_alone():
+    share, result = result_maker.GZIP["share"], result_maker.result(shape=(1, 1, 2))
     (one,) = [one for one in compared(result) if one["effect"] == "cost_of_sharing_alone"]
     cost = smt_metrics.of_comparison("cost_of_sharing_alone", one)
     assert cost.low <= 1 - share + 0.002 and cost.high >= 1 - share - 0.002
@@ -99,11 +82,6 @@ def test_a_metric_that_is_better_when_lower_is_turned():
     assert one["candidate_value"] > one["baseline_value"]
 
 
-def test_a_drift_that_dwarfs_the_effect_does_not_show():
-    one = of_smt(result_maker.result(workloads=EVEN, drift=0.5, blocks=20))
-    assert one["ci_low"] <= 1 <= one["ci_high"]
-
-
 def test_a_failed_sample_drops_its_block_from_its_own_comparisons_alone():
     result = result_maker.result()
     key = ("all_threads", "smt_on", 3)
@@ -114,11 +92,9 @@ def test_a_failed_sample_drops_its_block_from_its_own_comparisons_alone():
     assert affected == {("smt_off", "all_threads"): (9, 1), ("smt_yield", "all_threads"): (9, 1)}
     (failure,) = cautions.failures(accepted(result))
     assert (failure["arm_title"], failure["reason"], failure["samples"]) == ("SMT on", "gzip ended with status 1", 1)
-    said = conclusion.conclude(analysed(result))["cautions"]
-    assert any(words.startswith("1 of 100 samples failed") for words in said)
 
 
-@pytest.mark.parametrize("value", [0, -1, None, -1e-12])
+@pytest.mark.parametrize("value", [0, None, -1e-12])
 def test_a_value_without_a_ratio_counts_as_failed(value):
     result = result_maker.result(blocks=6)
     for sample in result["samples"]:
@@ -137,14 +113,13 @@ def with_further(**values):
     return result_maker.result(workloads={"own": own}, names=["all_threads"], blocks=8)
 
 
-@pytest.mark.parametrize("zeros", [0, 1])
-def test_a_further_metric_that_was_0_once_is_not_compared(zeros):
+def test_a_further_metric_that_was_0_once_is_not_compared():
     """Its other blocks would be a choice by their values; what decides is compared all the same."""
     document = with_further(latency=(2.0, 1.0))
-    for sample in [one for one in document["samples"] if one["arm"] == "smt_off"][:zeros]:
-        sample["metrics"]["latency"]["value"] = 0.0
+    assert "latency" in {one["metric"] for one in compared(document)}
+    document["samples"][0]["metrics"]["latency"]["value"] = 0.0
     found = {one["metric"] for one in compared(document)}
-    assert ("latency" in found) == (zeros == 0) and "throughput" in found
+    assert "latency" not in found and "throughput" in found
 
 
 def test_a_further_metric_that_is_often_0_has_the_mean_of_all_its_samples():
@@ -155,14 +130,11 @@ def test_a_further_metric_that_is_often_0_has_the_mean_of_all_its_samples():
     failed = next(sample for sample in document["samples"] if sample["arm"] == "smt_on" and sample["block"] == 0)
     failed.update(ok=False, error="exit status 1", metrics={}, workers=[])
     levels = {(one.metric, one.arm): one for one in measures.levels(accepted(document))}
-    for key, expected in {
-        ("errors", "smt_on"): (pytest.approx(80 / 7), None, 7, 1),
-        # The mean of the other arm is of the same kind, although it was never 0 there.
-        ("errors", "smt_off"): (10.0, None, 8, 0),
-        ("faults", "smt_on"): (0.0, None, 7, 1),
-        ("faults", "smt_off"): (0.0, None, 8, 0),
-    }.items():
-        assert (levels[key].value, levels[key].low, levels[key].n, levels[key].failed) == expected, key
+    # The mean of the other arm is of the same kind, although it was never 0 there.
+    expected = {("errors", "smt_on"): (pytest.approx(80 / 7), None, 7, 1), ("errors", "smt_off"): (10.0, None, 8, 0)}
+    expected[("faults", "smt_on")] = (0.0, None, 7, 1)
+    found = {key: (of.value, of.low, of.n, of.failed) for key, of in levels.items()}
+    assert {key: found[key] for key in expected} == expected
 
 
 def test_what_does_not_exist_is_listed_with_its_reason():
@@ -173,9 +145,6 @@ def test_what_does_not_exist_is_listed_with_its_reason():
     assert "no core has two threads" in found[None, "siblings", "smt_off"]
 
 
-# Planned looks
-
-
 def looked(blocks, *looks, **options):
     """A result whose plan looked after these numbers of blocks, of 28 that were possible."""
     result = result_maker.result(blocks=blocks, **options)
@@ -184,38 +153,28 @@ def looked(blocks, *looks, **options):
     return result
 
 
-def of_arms(result):
-    return {
-        one["workload"]: one for one in compared(result) if (one["kind"], one["placement"]) == ("arm", "all_threads")
-    }
-
-
 def test_an_interval_of_a_plan_that_looked_holds_for_all_looks():
-    once, looked_at = (of_arms(looked(8, *looks, noise=0.02))["gzip"] for looks in ((), (4, 5, 6, 8)))
+    once, looked_at = (of_smt(looked(8, *looks, noise=0.02)) for looks in ((), (4, 5, 6, 8)))
     assert (once["looks"], looked_at["looks"]) == (0, 4)
     assert looked_at["interval_confidence"] > once["interval_confidence"]
     assert looked_at["ci_high"] / looked_at["ci_low"] > once["ci_high"] / once["ci_low"]
     assert looked_at["p_value"] == once["p_value"] and looked_at["p_adjusted"] > once["p_adjusted"]
 
 
-@pytest.mark.parametrize(
-    ("options", "corrected"),
-    [
-        ({"noise": 0.1, "workloads": EVEN, "names": ["single", "all_threads"]}, ("arm", "smt_off", "all_threads")),
-        ({"noise": 0.3, "compared": False}, ("placement", "cost_of_sharing", "siblings")),
-    ],
-)
-def test_only_the_comparison_that_the_looks_are_at_is_corrected(options, corrected):
+def test_only_the_comparison_that_the_looks_are_at_is_corrected():
     """The ratios of all others are those of a plan that never looked."""
-    once, looked_at = (compared(looked(8, *looks, seed=5, **options)) for looks in ((), (4, 5, 6, 8)))
-    changed = [one for before, one in zip(once, looked_at) if one["ratio"] != before["ratio"]]
-    assert {(one["kind"], one["effect"], one["placement"]) for one in changed} == {corrected}
+    switched = {"noise": 0.1, "workloads": EVEN, "names": ["single", "all_threads"]}
+    for options, corrected in ((switched, "smt_off"), ({"noise": 0.3, "compared": False}, "cost_of_sharing")):
+        once, looked_at = (compared(looked(8, *looks, seed=5, **options)) for looks in ((), (4, 5, 6, 8)))
+        changed = [one for before, one in zip(once, looked_at) if one["ratio"] != before["ratio"]]
+        assert [one["effect"] for one in changed] == [corrected]
 
 
 def test_the_looks_at_a_workload_end_with_it_and_those_of_a_plan_with_its_blocks():
     result = looked(8, 4, 5, 6, 8, workloads={"gzip": result_maker.GZIP, "rested": result_maker.GZIP})
     result["samples"] = [one for one in result["samples"] if one["workload"] == "gzip" or one["block"] < 5]
-    assert {name: one["looks"] for name, one in of_arms(result).items()} == {"gzip": 4, "rested": 2}
+    found = {one["workload"]: one["looks"] for one in host_comparisons.of_smt(compared(result))}
+    assert found == {"gzip": 4, "rested": 2}
     # A plan that was ended from outside did not look at its last blocks: a last look spends the rest.
     looks = host_comparisons.looks_at(accepted(looked(10, 4, 6)), 10)
     assert [(look.blocks, look.share) for look in looks] == [(4, 4 / 28), (6, 6 / 28), (10, 1.0)]
@@ -228,17 +187,13 @@ def test_of_explicit_cpus_the_first_of_the_plan_is_the_baseline(names):
     assert {(one["baseline"]["placement"], one["candidate"]["placement"]) for one in found} == {names}
 
 
-CPU = {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}
-BOTH = {"gzip": result_maker.GZIP, "even": CPU}
 ARMS = {"smt_on": 1.0, "smt_off": 1.0, "isolated": 0.9, "threads_per_core_2": 1.0}
-
-
-ALL = ["smt_on", "smt_off", "isolated", "threads_per_core_2"]
+ALL = [*ARMS]
 
 
 def of_many(**options):
-    usual = {"arms": ARMS, "workloads": BOTH, "blocks": 6, "shape": (1, 2, 2), "names": ("single", "all_threads")}
-    return result_maker.result(**{**usual, **options})
+    usual = {"arms": ARMS, "blocks": 6, "shape": (1, 2, 2), "names": ("single", "all_threads")}
+    return result_maker.result(**{"workloads": {"gzip": result_maker.GZIP, **EVEN}, **usual, **options})
 
 
 def of_all_arms(comparisons, placement="all_threads"):
@@ -263,36 +218,10 @@ def test_on_demand_the_others_are_compared_among_each_other_in_the_same_family()
     found = of_all_arms(compared(of_many(), compare="all"))
     assert pairs(found) == list(itertools.combinations(ALL, 2))
     assert len(found) == 12 and {one["family"] for one in found} == {12}
-    last = found[-2]
-    assert last["effect"] == "threads_per_core_2" and last["ratio"] == pytest.approx(1 / 0.9, rel=0.01)
-    title = result_maker.title_of("isolated")
-    assert last["baseline"] == {"arm": "isolated", "arm_title": title, "placement": "all_threads"}
+    assert found[-2]["effect"] == "threads_per_core_2" and found[-2]["baseline"]["arm"] == "isolated"
+    assert found[-2]["ratio"] == pytest.approx(1 / 0.9, rel=0.01)
 
 
-def test_other_metrics_are_a_family_of_their_own():
-    latency = {"latency_p99": {"unit": "ms", "better": "lower", "aggregate": "max"}}
-    gzip = {**result_maker.GZIP, "metrics": {**studies.RATES, **latency}, "further": lambda *_at: {"latency_p99": 2.0}}
-    found = of_all_arms(compared(of_many(workloads={"gzip": gzip})))
-    assert [(one["metric"], one["family"]) for one in found] == [("throughput", 3)] * 3 + [("latency_p99", 3)] * 3
-
-
-def test_an_arm_that_was_not_measured_is_compared_with_none():
-    result = of_many()
-    result["samples"] = [one for one in result["samples"] if one["arm"] != "isolated"]
-    found = of_all_arms(compared(result, compare="all"))
-    assert pairs(found) == list(itertools.combinations([arm for arm in ALL if arm != "isolated"], 2))
-    assert {one["family"] for one in found} == {6}
-
-
-@pytest.mark.parametrize(
-    ("arms", "concerned"),
-    [
-        (ALL[:2], True),
-        (ALL[:3], True),
-        (["as_found"], True),
-        (["smt_on", "isolated"], False),
-        (["as_found", "x"], False),
-    ],
-)
-def test_a_run_concerns_smt_when_it_asks_for_on_and_off(arms, concerned):
-    assert recorded.concerns_smt(accepted(of_many(arms=dict.fromkeys(arms, 1.0)))) is concerned
+def test_a_run_concerns_smt_when_it_asks_for_on_and_off():
+    for arms, concerned in ((ALL[:2], True), (["as_found"], True), (["smt_on", "isolated"], False)):
+        assert recorded.concerns_smt(accepted(of_many(arms=dict.fromkeys(arms, 1.0)))) is concerned

@@ -1,8 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CPU usage against work: what usage promises and what there is, on made machines whose second threads add nothing,
-a quarter, or everything.
-"""
+"""What CPU usage promises and what there is, the figures and telemetry of a host's page, and what work costs."""
 
 import itertools
 import random
@@ -10,13 +8,19 @@ import re
 
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import usage
+import studies
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import (
+    comparisons,
+    costs,
+    measures,
+    usage,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.pages import (
     telemetry as telemetry_part,
     workloads as workloads_part,
 )
-from result_maker import accepted, compared
+from result_maker import accepted, analysed, compared
 
 # More than two: on a machine of two cores, one worker per core is measured as two workers on two cores.
 CORES = 4
@@ -24,11 +28,9 @@ LEVELS = (0.25, 0.5, 0.75, 1.0)
 
 
 def machine(second_threads, blocks=6, scatter=0.002):
-    """A result of own_levels on a host of four cores with two threads each,
-    whose second threads add so much work to that of the first.
+    """A result of own_levels on four cores, whose second threads add so much work to that of the first.
 
-    A worker alone does 100 a second and is busy for its level of the time. Two on one core do 100 x (1 +
-    second_threads) at most.
+    A worker alone does 100 a second and is busy for its level of the time; two on a core 100 x (1 + this) at most.
     """
     document = result_maker.result(shape=(1, CORES, 2), blocks=1)
     template, workload = document["samples"][0], document["plan"]["workloads"][0]
@@ -58,26 +60,30 @@ def found(document):
     return {(placement, parameter): one for (placement, _arm, parameter), one in kinds.items()}
 
 
-def test_usage_promises_more_than_second_threads_give():
-    # Nothing where siblings share one CPU, a quarter, and without anything shared usage is right.
-    for second_threads in (0.0, 0.25, 1.0):
-        half = found(machine(second_threads))["one_per_core", 1.0]
-        assert half.share == pytest.approx(0.5) and half.by_usage.value == pytest.approx(1.0)
-        assert half.real.low <= second_threads <= half.real.high < second_threads + 0.01
-
-
 def test_a_time_has_no_headroom_and_no_usage_is_no_row():
     document = machine(0.25)
     primary = document["plan"]["workloads"][0]["primary"]
     document["plan"]["workloads"][0]["metrics"][primary]["better"] = "lower"
     for sample in document["samples"]:
         sample["metrics"][primary]["better"] = "lower"
-    assert {(one.rate, one.achieved, one.by_usage, one.real) for one in found(document).values()} == {
-        (None, None, None, None)
-    }
+    assert {(one.rate, one.achieved, one.by_usage, one.real) for one in found(document).values()} == {(None,) * 4}
     for sample in document["samples"]:
         sample["telemetry"] = {**sample["telemetry"], "cpu_usage": {}}
     assert found(document) == {}
+
+
+def lines(document):
+    """Name -> value and words of the SMT metrics on a host's page."""
+    parts = workloads_part.workloads(analysed(document))
+    return {name: (value, reads) for one in parts for name, value, reads in one["smt_metrics"]}
+
+
+def test_cost_yield_and_gain():
+    found = {name: value for name, (value, _reads) in lines(result_maker.result(noise=0.0005)).items()}
+    assert found["cost of sharing"].startswith("−37.5 % (−37.") and found["SMT yield"].startswith("1.25 (1.25")
+    assert found["gain of switching off"].startswith("−20.0 % (−20.")
+    times = clients(RISING, USED, times={20: 5, 40: 9, 60: 30})
+    assert [of[0] for name, of in lines(times).items() if name.startswith("most clients")] == ["SMT on 40, SMT off 40"]
 
 
 @pytest.mark.parametrize(
@@ -91,44 +97,28 @@ def test_a_time_has_no_headroom_and_no_usage_is_no_row():
 def test_the_page_says_how_much_room_is_left_where_usage_says_otherwise(second_threads, said):
     document = machine(second_threads)
     document["plan"]["workloads"][0]["parameter"] = None
-    document["samples"] = [
-        {**sample, "parameter": None} for sample in document["samples"] if sample["parameter"] == LEVELS[-1]
-    ]
-    analysis = result_maker.analysed(document)
-    lines = [line for one in workloads_part.workloads(analysis) for line in one["smt_metrics"]]
-    rooms = [(name, reads) for name, _value, reads in lines if name == "room left"]
-    assert len(rooms) == (said is not None)
-    for _name, reads in rooms:
-        assert re.search(said, reads) and "CPU usage is 50 %" in reads, reads
+    document["samples"] = [{**one, "parameter": None} for one in document["samples"] if one["parameter"] == LEVELS[-1]]
+    found = lines(document)
+    assert ("room left" in found) == (said is not None)
+    assert said is None or re.search(f"CPU usage is 50 %.*{said}", found["room left"][1])
 
 
 def test_only_the_full_load_is_compared():
-    """Below it twice as many workers do twice the work because each is offered as much:
-    that says nothing about second threads.
-    """
+    """Below it twice as many workers do twice the work because each is offered as much."""
     (one,) = compared(machine(0.25))
     assert (one["effect"], one["parameter"], round(one["ratio"], 2)) == ("smt_yield", 1.0, 1.25)
 
 
-def clients(rates, used, limit=None, times=None, noise=0.002, blocks=8):
-    """Requests of numbers of clients, each with its rate and the usage of all CPUs, None where that was not recorded;
-    with a limit in seconds, and the response times in ms.
-    """
+def clients(rates, used, limit=None, times=None, noise=0.002):
+    """Requests of numbers of clients, each with its rate and the usage of all CPUs; a limit in seconds, times in ms."""
     requests = {"throughput": {"unit": "requests/s", "better": "higher", "aggregate": "sum"}}
     if times:
         requests["p99"] = {"unit": "ms", "better": "lower", "aggregate": "max"}
-    made = {
-        "title": "requests",
-        "metrics": requests,
-        "model": lambda _arm, _spot, placed: [1 / len(placed)] * len(placed),
-    }
-    document = result_maker.result(
-        workloads={"web": made}, shape=(1, CORES, 2), blocks=blocks, noise=noise, names=["all_threads"]
-    )
-    document["plan"]["workloads"][0].update(
-        parameter={"name": "clients", "unit": "clients", "values": sorted(rates), "per_worker": False},
-        response_limit=limit,
-    )
+    made = {"title": "requests", "metrics": requests, "model": lambda *at: [1 / len(at[2])] * len(at[2])}
+    usual = {"shape": (1, CORES, 2), "names": ["all_threads"], "blocks": 8}
+    document = result_maker.result(workloads={"web": made}, noise=noise, **usual)
+    parameter = {"name": "clients", "unit": "clients", "values": sorted(rates), "per_worker": False}
+    document["plan"]["workloads"][0].update(parameter=parameter, response_limit=limit)
     samples = []
     for sample in document["samples"]:
         scatter = sample["metrics"]["throughput"]["value"]
@@ -151,27 +141,16 @@ USED = {20: 0.2, 40: 0.4, 60: 0.6, 80: 0.6}
     ("rates", "used", "further", "saturated", "room"),
     [
         (RISING, USED, {}, False, 2.0),
-        (RISING, USED, {"noise": 0.03}, False, 2.0),
         (FLAT, USED, {}, True, 1.525),
-        (FLAT, USED, {"noise": 0.03}, True, 1.525),
         # It falls, it is two loads, or one, and CPUs are full.
         ({20: 200, 40: 400, 60: 500, 80: 300}, USED, {}, True, 1.5),
-        ({20: 200, 60: 600}, USED, {}, False, 2.0),
         ({20: 200, 21: 210}, {20: 0.2, 21: 0.21}, {"noise": 0.03}, False, 0.05),
-        ({20: 200}, USED, {}, False, 0.0),
         ({20: 200, 60: 400}, {20: 0.2, 60: 0.97}, {}, True, 1.0),
         # The usage of the highest load is not known.
         (FLAT, {**USED, 80: None}, {}, True, 1.525),
         ({**RISING, 80: 800}, {**USED, 80: None}, {}, False, 3.0),
         # A limit is exceeded before the load is saturated, after it, or nowhere.
         (FLAT, USED, {"limit": 0.02, "times": {20: 5, 40: 9, 60: 30, 80: 99}}, False, 1.0),
-        (
-            {20: 200, 40: 400, 60: 401, 80: 402},
-            USED,
-            {"limit": 0.02, "times": {20: 5, 40: 9, 60: 15, 80: 99}},
-            True,
-            1.005,
-        ),
         (FLAT, USED, {"limit": 0.2, "times": {20: 5, 40: 9, 60: 30, 80: 99}}, True, 1.525),
     ],
 )
@@ -188,10 +167,7 @@ def test_each_arm_is_saturated_by_itself():
             sample["metrics"]["throughput"]["value"] *= 2 / 3
     result = accepted(document)
     used = usage.of_workload(result, result.samples, "web")
-    assert {arm: used["all_threads", arm, 20].saturated for arm in ("smt_on", "smt_off")} == {
-        "smt_on": False,
-        "smt_off": True,
-    }
+    assert [used["all_threads", arm, 20].saturated for arm in ("smt_on", "smt_off")] == [False, True]
 
 
 @pytest.mark.parametrize(("rates", "said"), [(RISING, "at least "), (FLAT, "")])
@@ -202,7 +178,197 @@ def test_sentence_table_and_results_say_at_least(rates, said):
     decided = next(place for place, words in enumerate(statements) if words.startswith("Leave SMT on"))
     assert decided < room and ("at least" in statements[room]) is bool(said)
     used = analysis.usage["web"]
-    table = telemetry_part.table(analysis.result, analysis.samples["web"], analysis.levels, used)
-    cells = [row[table["heads"].index("real headroom")][0] for row in table["rows"]]
+    made = telemetry_part.table(analysis.result, analysis.samples["web"], analysis.levels, used)
+    cells = [row[made["heads"].index("real headroom")][0] for row in made["rows"]]
     assert all(cell.startswith(f"{said}+") for cell in cells if "+" in cell) and any("+" in cell for cell in cells)
     assert {one["saturated"] for one in result_maker.summarised(analysis.result)["usage"]} == {not said}
+
+
+def table(document):
+    result = accepted(document)
+    used = usage.of_workload(result, result.samples, result.samples[0].workload)
+    return telemetry_part.table(result, result.samples, measures.levels(result), used)
+
+
+def rows(document):
+    """(placement, arm) -> column -> what it is sorted by."""
+    made = table(document)
+    return {(row[0][0], row[1][0]): dict(zip(made["heads"], [cell[1] for cell in row])) for row in made["rows"]}
+
+
+def test_usage_promises_more_room_than_there_is():
+    actual = rows(result_maker.result(noise=0, shape=(1, 4, 2), blocks=4))
+    one_per_core, all_threads = actual["one worker per core", "SMT on"], actual["every online thread busy", "SMT on"]
+    # Four of eight CPUs are busy, so usage promises about as much again; the second threads add a quarter.
+    assert one_per_core["CPUs used"] == pytest.approx(4.08)
+    assert one_per_core["headroom by usage"] == pytest.approx(8 / 4.08 - 1)
+    assert (one_per_core["real headroom"], all_threads["real headroom"]) == (pytest.approx(0.25), 0)
+    # Constant without SMT, falling with load with it.
+    assert one_per_core["work by used CPU"] == pytest.approx(400 / 4.08)
+    assert all_threads["work by used CPU"] == pytest.approx(500 / 8)
+
+
+def with_telemetry(telemetry, **options):
+    """A result whose samples carry this beside their telemetry."""
+    document = result_maker.result(**{"blocks": 4, "shape": (1, 1, 2), **options})
+    for number, sample in enumerate(document["samples"]):
+        sample["telemetry"].update(telemetry(number, sample) if callable(telemetry) else telemetry)
+    return document
+
+
+ON_ONE_CORE = ("two workers on one core", "SMT on")
+
+
+def test_what_samples_carry_beside_the_metric():
+    core, cycles = {"cycles": 1_000_000.0, "instructions": 1_250_000.0}, {"cycles": 1_000_000.0}
+    threads = {"0": {**cycles, "instructions": 750_000.0}, "1": {**cycles, "instructions": 500_000.0}}
+    carried = {"frequency": {"0": 3000.0, "1": 2000.0}, "steal": 0.02}
+    carried["perf"] = {"cpus": threads, "cores": {"0,1": core}}
+    document = with_telemetry(lambda number, _sample: {**carried, "throttled": number % 2})
+    actual = rows(document)[ON_ONE_CORE]
+    # The counters are those of a published example: two threads of CPI 1.33 and 2.0 make a core of CPI 0.80.
+    assert actual["CPI of a core"] == pytest.approx(0.8) and actual["IPC of a thread"] == pytest.approx(0.625)
+    assert actual["MHz"] == 2500 and actual["stolen"] == pytest.approx(0.02)
+    throttled = sum(one["telemetry"]["throttled"] for one in document["samples"])
+    assert sum(one["throttled, in all"] for one in rows(document).values()) == throttled
+    assert telemetry_part.absent(accepted(document), [None, table(document)]) == []
+
+
+def test_2016_shared_cores_wait_for_instructions_and_for_data():
+    """Four threads of sysbench on cores of their own and on shared ones; what was not counted has no column."""
+    counted = {"cores": (1.424307e12, 5.50085e11, 0.4957, 0.1379)}
+    counted["siblings"] = (1.449788e12, 3.61852e11, 0.6968, 0.4089)
+
+    def telemetry(_number, sample):
+        cycles, done, front, back = counted.get(sample["placement"], counted["cores"])
+        stalls = {"frontend_stalled": front, "backend_stalled": back}
+        return {"perf": {"cpus": {"0": {"cycles": cycles, "instructions": done, "stalls": stalls}}}}
+
+    document = with_telemetry(telemetry, shape=(2, 2, 2))
+    for where, expected in (("one core", [0.25, 0.6968, 0.4089]), ("two cores", [0.39, 0.4957, 0.1379])):
+        row = rows(document)[f"two workers on {where}", "SMT on"]
+        found = [row[head] for head in ("IPC of a thread", "front end stalled", "back end stalled")]
+        assert found == pytest.approx(expected, abs=0.005)
+    assert not any(head.startswith("slots") for head in table(document)["heads"])
+
+
+def test_the_cycles_of_a_core_at_partial_load_are_a_range():
+    """Threads that are busy for half of the time each may run together, or take turns: 0.18 or 0.36."""
+    counted, usage_of = {"cycles": 180_000.0, "instructions": 500_000.0}, {"siblings": {"0": 0.5, "1": 0.5}}
+    perf = {"cpus": dict.fromkeys("01", counted), "cores": {"0,1": {"cycles": 180_000.0, "instructions": 1e6}}}
+    alone = {"0": 1.0}
+    made = table(with_telemetry(lambda _n, one: {"perf": perf, "cpu_usage": usage_of.get(one["placement"], alone)}))
+    column = made["heads"].index("CPI of a core")
+    said = {row[0][0]: row[column][0] for row in made["rows"] if row[1][0] == "SMT on"}
+    assert said["two workers on one core"] == "0.18 to 0.36" and said["one worker alone"] == "0.18"
+
+
+def test_what_is_not_there_is_no_column_and_has_its_reason():
+    absent = {"perf": {"reason": "perf is not installed"}, "steal": None, "frequency": {}, "cpu_usage": {"0": None}}
+    document = with_telemetry(absent)
+    document["environment"]["nominal_mhz"] = None
+    assert table(document) is None
+    said = dict(one.split(": ", 1) for one in telemetry_part.absent(accepted(document), [None]))
+    assert len(said) == 6 and said["cycles and instructions"] == "perf is not installed"
+    assert "smt_eval_nominal_ghz" in said["nominal frequency"]
+
+
+def test_odd_records_are_left_out():
+    for spoilt in (
+        {"perf": {"cpus": {"0": {"cycles": 0, "instructions": 5}}, "cores": {"0": {}}}, "cpu_usage": None},
+        {"perf": {"cpus": {"0": {"cycles": 5e-324, "instructions": 9e18}}}, "throttled": 10**9},
+        {"cpu_usage": {"0": 5e-324}, "frequency": {"0": 0, "1": None}},
+    ):
+        document = with_telemetry(spoilt, blocks=2)
+        telemetry_part.absent(accepted(document), [table(document)])
+
+
+def served(unit="requests/s", better="higher", aggregate="sum", seconds=(0.6, 0.4), **declared):
+    """Workers that do 10 units a second each in 0.8 s, for more CPU seconds with SMT on than with it off."""
+    workload = {
+        "title": "service",
+        "metrics": {"primary": {"unit": unit, "better": better, "aggregate": aggregate}},
+        # As much work with half of the workers.
+        "model": lambda arm, _spot, placed: [10.0 if arm == "smt_on" else 20.0] * len(placed),
+    }
+    usual = {"shape": (1, 2, 2), "blocks": 6, "noise": 0.002, "names": ["all_threads"]}
+    document = result_maker.result(workloads={"own": workload}, **usual)
+    document["plan"]["workloads"][0].update(declared)
+    for sample in document["samples"]:
+        for worker in sample["workers"]:
+            worker["cpu_seconds"] = seconds[0] / 2 if sample["arm"] == "smt_on" else seconds[1]
+    return document
+
+
+def cost_of(document):
+    """The CPU seconds per unit of work of each sample by arm, with their unit."""
+    found = {}
+    for sample in costs.added(accepted(document)).samples:
+        if "cpu_by_work" in sample.metrics:
+            found.setdefault(sample.arm, []).append(sample.metrics["cpu_by_work"])
+    return {arm: (sum(one.value for one in each) / len(each), each[0].unit) for arm, each in found.items()}
+
+
+def test_the_same_throughput_for_a_third_fewer_cpu_seconds():
+    document = served()
+    result = costs.added(accepted(document))
+    # Four workers of 0.3 s for 32 requests with SMT on, two of 0.4 s with SMT off.
+    assert cost_of(document) == {
+        "smt_on": (pytest.approx(1.2 / 32, rel=0.01), "CPU s/requests"),
+        "smt_off": (pytest.approx(0.8 / 32, rel=0.01), "CPU s/requests"),
+    }
+    (one,) = [one for one in comparisons.compare_host(result) if one["metric"] == costs.CPU_BY_WORK]
+    assert one["change"] == pytest.approx(-1 / 3, abs=0.01) and (one["verdict"], one["better"]) == ("gain", "lower")
+    assert not one["primary"] and one["aggregate"] == "mean_per_job"
+    said = conclusion.conclude(analysed(result))["costs"]
+    assert "the same primary, and its CPU seconds per unit of work change by −33." in said[0]
+    assert said[0].endswith(": fewer threads are charged for the same time.")
+
+
+def test_time_per_job_costs_the_cpu_time_of_a_job():
+    document = studies.threads_2014()
+    for sample in document["samples"]:
+        cpu, wall = studies.THREADS[sample["placement"]]
+        for worker in sample["workers"]:
+            worker.update(cpu_seconds=cpu / len(sample["workers"]) / 1000, wall_seconds=wall / 1000)
+    found = comparisons.compare_host(costs.added(accepted(document)))
+    times = {one["effect"]: one["change"] for one in found if one["metric"] == costs.CPU_BY_WORK}
+    # Two cores take no more CPU time for a job than one alone, two siblings half as much again.
+    assert times["second_core"] == pytest.approx(0.003, abs=0.002)
+    assert times["cost_of_sharing"] == pytest.approx(0.52, abs=0.01) == times["core_yield"]
+
+
+def test_units_of_work():
+    for unit, of, cost in (("MB per second", "CPU s/MB", 0.03), ("1/s", "CPU s", 0.03), ("a/min", "CPU s/a", 1.8)):
+        assert cost_of(served(unit))["smt_on"] == (pytest.approx(1.25 * cost, rel=0.01), of)
+    # A time of a job by its declaration.
+    assert cost_of(served("s", "lower", "per_job"))["smt_on"] == (pytest.approx(0.3, rel=0.01), "CPU s/job")
+
+
+def test_where_the_work_or_its_cpu_time_is_not_known_there_is_no_cost():
+    # No rate, no time, and a time that is none of a job; each worker may say the rate of all.
+    for declared in (("users",), ("points", "lower"), ("ms", "lower", "max"), ("requests/s", "higher", "mean")):
+        assert cost_of(served(*declared)) == {}, declared
+    # A server's CPU time is none of the workers'.
+    assert cost_of(served(server=True)) == {}
+
+
+def test_one_worker_without_its_cpu_time_leaves_its_sample_without_a_cost():
+    document = served()
+    document["samples"][0]["workers"][1]["cpu_seconds"] = None
+    document["samples"][1]["workers"][0]["wall_seconds"] = None
+    found = costs.added(accepted(document)).samples
+    assert ["cpu_by_work" in sample.metrics for sample in found] == [False, False] + [True] * (len(found) - 2)
+
+
+def test_joules_per_unit_of_work():
+    # The energy is that of the machine, whoever did the work.
+    document = served(server=True)
+    for sample in document["samples"]:
+        sample["telemetry"]["joules"] = 64.0 if sample["arm"] == "smt_on" else 48.0
+    document["samples"][0]["telemetry"]["joules"] = None
+    result = costs.added(accepted(document))
+    assert ["joules_by_work" in sample.metrics for sample in result.samples] == [False] + [True] * 11
+    (one,) = [one for one in comparisons.compare_host(result) if not one["primary"]]
+    assert (one["metric"], one["unit"], one["n"], one["dropped_blocks"]) == ("joules_by_work", "J/requests", 5, 1)
+    assert one["change"] == pytest.approx(-0.25, abs=0.01) and one["baseline_value"] == pytest.approx(2, rel=0.01)

@@ -1,7 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which of many arms is better, and which is best; the recommendation for programs, with the side of each reason."""
+"""Which of many arms is better or best, two factors, the recommendation for programs and the side of each reason."""
 
+import json
+import math
+import pathlib
+
+import jsonschema_rs
 import night
 import pytest
 import result_maker
@@ -10,20 +15,19 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion
     outcomes,
     recommendation,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_arms import factors
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.recommendation import Licence
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.pages import host as host_page
 from result_maker import analysed
 
-BOTH = {"gzip": result_maker.GZIP, "even": {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "sysbench cpu"}}
-LATENCY = {
-    "title": "orders",
-    "metrics": {"latency_p99": {"unit": "ms", "better": "lower", "aggregate": "max"}},
-    "model": lambda _arm, _spot, workers: [2.0] * len(workers),
-}
+EVEN = {"even": {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "even work"}}
+BOTH = {"gzip": result_maker.GZIP, **EVEN}
+TAIL = {"latency_p99": {"unit": "ms", "better": "lower", "aggregate": "max"}}
+LATENCY = {"title": "orders", "metrics": TAIL, "model": lambda _arm, _spot, workers: [2.0] * len(workers)}
+WAITS = {"title": "web", "metrics": TAIL, "model": lambda arm, _s, ws: [10.0 if arm == "smt_off" else 25.0] * len(ws)}
 EVALUATIONS = night.number(60, 200)
 THREE = {"smt_on": 1.0, "isolated": 1.2, "threads_per_core_2": 0.8}
-ISOLATED, ONE_THREAD, TWO_THREADS = map(
-    result_maker.title_of, ("isolated", "one_thread_per_core", "threads_per_core_2")
-)
+ISOLATED, ONE_THREAD = map(result_maker.title_of, ("isolated", "one_thread_per_core"))
 
 
 def measured(arms, **options):
@@ -70,13 +74,8 @@ def test_an_arm_that_costs_another_workload_or_lacks_it_is_not_the_best():
     assert found.best is None and found.outcomes["isolated", "smt_on"] == "undecided"
 
 
-FIVE = {
-    "smt_on": 1.0,
-    "smt_off": {"orders": 1.0},
-    "one_thread_per_core": {"orders": 0.7, "gzip": 0.96},
-    "isolated": {"orders": 1.1},
-    "threads_per_core_2": 1.0,
-}
+FIVE = {"smt_on": 1.0, "smt_off": {"orders": 1.0}, "one_thread_per_core": {"orders": 0.7, "gzip": 0.96}}
+FIVE.update(isolated={"orders": 1.1}, threads_per_core_2=1.0)
 OF_FIVE = {"workloads": {"orders": LATENCY, "gzip": result_maker.GZIP}}
 
 
@@ -85,37 +84,28 @@ OF_FIVE = {"workloads": {"orders": LATENCY, "gzip": result_maker.GZIP}}
     [
         (FIVE, "baseline", OF_FIVE, "No arm is called better than SMT on. Leave SMT on: with every"),
         (FIVE, "baseline", OF_FIVE, f" Against SMT on, with every online thread busy: {ONE_THREAD} changes orders "),
-        (FIVE, "baseline", OF_FIVE, " %), better; gzip of a fixed stream by −4"),
-        (FIVE, "baseline", OF_FIVE, f"; {TWO_THREADS} changes nothing: within 1 % for orders and gzip of a fixed"),
-        (FIVE, "baseline", OF_FIVE, "leaves gzip of a fixed stream within 1 %."),
+        (FIVE, "baseline", OF_FIVE, " changes nothing: within 1 % for orders and gzip of a fixed"),
         (THREE, "baseline", {}, f"Better than SMT on: {ISOLATED}; which arm is best was not compared"),
         (THREE, "all", {}, " is the best of the 3 arms: it is better than each other one. Against SMT on"),
         ({**THREE, "isolated": 0.9}, "baseline", {}, "SMT on, the baseline, is the best of the 3 arms: each other"),
         ({**THREE, "threads_per_core_2": 1.2}, "all", {}, "none of the arms is better than each other one."),
         # Where another arm is better than both, the choice between on and off is said to be that alone.
         ({"smt_on": 1.0, "smt_off": 1.0, "isolated": 1.2}, "baseline", {}, "Of SMT on and off alone, leave SMT on:"),
-        ({**THREE, "isolated": 1.01}, "baseline", {"noise": 0.03}, f"{ISOLATED} is not decided for gzip of a fixed"),
         ({**THREE, "isolated": 1.01}, "baseline", {"noise": 0.03}, " blocks would decide)"),
         (THREE, "baseline", {"blocks": 3}, f"{ISOLATED} is not decided for gzip of a fixed stream (3 of at least 4"),
+        ({"smt_on": 1.0, "mitigations_off": 1.2}, "all", {}, "ends the mitigation of mds and meltdown (inferred)"),
     ],
 )
-def test_the_sentence_names_each_arm_with_what_it_gives_and_costs(arms, compare, options, words):
+def test_each_arm_is_named_with_what_it_gives_and_costs(arms, compare, options, words):
     found = conclusion.conclude(standing(arms, compare, **options)[0])
-    assert words in found["sentence"], found["sentence"]
+    assert any(words in one for one in (found["sentence"], *found["costs"])), found["sentence"]
 
 
-def test_that_mitigations_are_off_is_said_beside_its_speed():
-    costs = conclusion.conclude(standing({"smt_on": 1.0, "mitigations_off": 1.2})[0])["costs"]
-    assert any("ends the mitigation of mds and meltdown (inferred)" in one for one in costs)
+TENTH = {"smt_on": 1.0, "overcommit_strict": 1.0, "isolated": 1.1}
+NOTHING = dict.fromkeys(("smt_on", "overcommit_strict", "isolated", "threads_per_core_2"), 1.0)
 
 
-@pytest.mark.parametrize(
-    ("arms", "compare", "found_of"),
-    [
-        ({"smt_on": 1.0, "overcommit_strict": 1.0, "isolated": 1.1}, "baseline", "isolated"),
-        (dict.fromkeys(("smt_on", "overcommit_strict", "isolated", "threads_per_core_2"), 1.0), "all", None),
-    ],
-)
+@pytest.mark.parametrize(("arms", "compare", "found_of"), [(TENTH, "baseline", "isolated"), (NOTHING, "all", None)])
 def test_an_arm_that_does_nothing_is_seldom_called_none_best_and_a_tenth_is_found(arms, compare, found_of):
     """Many small evaluations whose truth is known."""
     best = called = found = 0
@@ -127,11 +117,6 @@ def test_an_arm_that_does_nothing_is_seldom_called_none_best_and_a_tenth_is_foun
         found += (found_of, "gain") in verdicts
     assert max(best, called) <= 0.05 * EVALUATIONS, (best, called)
     assert found_of is None or found >= 0.95 * EVALUATIONS, found
-
-
-EVEN = {"even": {"rate": 500.0, "share": 0.5, "unit": "events/s", "title": "even work"}}
-TAIL = {"latency_p99": {"unit": "ms", "better": "lower", "aggregate": "max"}}
-WAITS = {"title": "web", "metrics": TAIL, "model": lambda arm, _s, ws: [10.0 if arm == "smt_off" else 25.0] * len(ws)}
 
 
 def recommended(licence=None, vulnerable=True, facts=None, **options):
@@ -164,29 +149,103 @@ def test_performance_chooses_before_all_else(options, expected, points_to):
     assert [(reason["name"], reason["points_to"]) for reason in about(made, "vulnerability")] == asked
     measure = made["measure"]
     assert (measure is not None) == (made["choice"] == "undecided")
-    if measure:
-        assert measure["blocks"] > 6 and measure["seconds"] > 0 and f"about {measure['blocks']}" in measure["text"]
+    assert measure is None or (measure["blocks"] > 6 and measure["seconds"] > 0)
 
 
-@pytest.mark.parametrize(
-    ("per", "licences", "points_to"), [("thread", {"on": 8, "off": 4}, "off"), ("core", {"on": 4, "off": 4}, "on")]
-)
-def test_licences_are_weighed_by_the_work_they_buy(per, licences, points_to):
+def test_licences_are_weighed_by_the_work_they_buy():
     """SMT off does 0.8 of the work: half the licences for it are cheaper by work, as many are dearer."""
-    (reason,) = about(recommended(Licence(per, 100.0)), "licence")
-    assert reason["licences"] == licences and reason["points_to"] == points_to
-    assert reason["price"] == {side: 100.0 * count for side, count in licences.items()}
-    assert per == "thread" or "for the same work SMT off costs 1.25 times" in reason["text"]
+    for per, on, points_to, factor in (("thread", 8, "off", ""), ("core", 4, "on", "SMT off costs 1.25 times")):
+        (reason,) = about(recommended(Licence(per, 100.0)), "licence")
+        assert (reason["licences"], reason["points_to"]) == ({"on": on, "off": 4}, points_to)
+        assert reason["price"] == {"on": 100.0 * on, "off": 400.0} and factor in reason["text"]
+    # A time of each worker is no work.
+    for options in ({"facts": {"sibling_groups": [], "hardware_class": None}}, {"workloads": {"web": WAITS}}):
+        (reason,) = about(recommended(Licence("thread", 1.0), **options), "licence")
+        assert reason["points_to"] is None and "same work" not in reason["text"]
+
+
+# Two factors in one evaluation.
+SCHEMA = pathlib.Path(__file__).parents[4] / "docs" / "results.schema.json"
+ARMS = ("smt_on__thp_always", "smt_on__thp_never", "smt_off__thp_always", "smt_off__thp_never")
+
+
+def planted(*effects, arms=ARMS, blocks=20, **options):
+    """A result of four arms, each with what it multiplies the rate of the first one by."""
+    return result_maker.result(names=("all_threads",), arms=dict(zip(arms, effects)), blocks=blocks, **options)
+
+
+def found(document):
+    return factors.of_host(analysed(document))
+
+
+def test_an_effect_that_turns_with_the_other_factor_is_said_at_each_of_its_levels():
+    """SMT off costs 4 % with huge pages and gives 9.5 % without."""
+    analysis = analysed(planted(1, 1.05, 0.96, 1.15))
+    (one,) = factors.of_host(analysis)
+    changes = [effect.change.value for effect in (*one.first_at, *one.main)]
+    truth = (0.96, 1.15 / 1.05, math.sqrt(0.96 * 1.15 / 1.05), math.sqrt(1.05 * 1.15 / 0.96))
+    assert changes == pytest.approx([ratio - 1 for ratio in truth], abs=0.002)
+    assert one.interaction.ratio == pytest.approx(1.15 / 1.05 / 0.96, abs=0.003) and one.interaction.is_called
+    # The first of both is a comparison of arms, too, and is the same number there.
+    here = one.first_at[0]
+    (compared,) = [one for one in analysis.against_baseline if one["effect"] == ARMS[2]]
+    assert (here.low, here.high, here.verdict) == (compared["ci_low"], compared["ci_high"], compared["verdict"])
+    assert "huge pages: never, SMT off changes it by +9.5 %" in conclusion.conclude(analysis)["sentence"]
+
+
+NOISY = {"noise": 0.1, "blocks": 6}
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("effects", "options", "interaction", "words"),
     [
-        ({"facts": {"sibling_groups": [], "hardware_class": None}}, "not known"),
-        # A time of each worker is no work.
-        ({"workloads": {"web": WAITS}}, ""),
+        ((1, 1.05, 0.96, 1.05 * 0.96), {}, "equivalent", "by +5.0 % (+4.8 to +5.0 %), better; neither depends on the "),
+        ((1, 1, 1, 1), {}, "equivalent", "SMT off leaves it within 1 %; transparent huge pages: never leaves it"),
+        ((1, 1.05, 0.96, 1.02), NOISY, "inconclusive", "whether one depends on the other is not decided"),
+        ((1, 1, 1, 1), NOISY, "inconclusive", "transparent huge pages: never is not decided ("),
+        ((1, 1.3, 0.7, 1), {"blocks": 1}, "inconclusive", "what SMT off does 1 block cannot say"),
     ],
 )
-def test_what_licences_buy_is_not_guessed(options, words):
-    (reason,) = about(recommended(Licence("thread", 1.0), **options), "licence")
-    assert reason["points_to"] is None and words in reason["text"] and "same work" not in reason["text"]
+def test_what_is_said_of_both(effects, options, interaction, words):
+    (one,) = found(planted(*effects, **options))
+    assert one.interaction.verdict == interaction and words in one.sentence(), one.sentence()
+
+
+def test_a_metric_of_which_less_is_better_has_its_own_signs():
+    time = {"time": {"unit": "ms", "better": "lower", "aggregate": "mean"}}
+    answer = {"title": "answer", "metrics": time, "model": lambda _arm, _spot, placed: [10.0] * len(placed)}
+    (one,) = found(planted(1, 1.05, 0.96, 1.15, workloads={"own": answer}))
+    assert one.first_at[0].change.value == pytest.approx(-0.04, abs=0.002) and one.first_at[0].ratio > 1
+    assert "%), better; with" in one.sentence()
+
+
+def without(document, left_out):
+    for sample in document["samples"]:
+        if left_out(sample):
+            sample.update(ok=False, error="exit status 1", metrics={}, workers=[])
+    return document
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        planted(1, 1, 1, 1, arms=("smt_on", "smt_off", "thp_always", "thp_never")),
+        planted(1, 1, 1, 1, arms=(*ARMS[:3], "smt_off__thp_madvise")),
+        # An arm that was left out, and blocks without all four arms.
+        without(planted(1, 1.05, 0.96, 1.15), lambda one: one["arm"] == ARMS[3]),
+        without(planted(1, 1.05, 0.96, 1.15, blocks=4), lambda one: ARMS.index(one["arm"]) == one["block"]),
+    ],
+)
+def test_other_arms_are_no_factors(document):
+    assert found(document) == []
+    assert "of a fixed stream" in conclusion.conclude(analysed(document))["sentence"]
+
+
+def test_page_and_data_have_them():
+    document = planted(1, 1.05, 0.96, 1.15)
+    summary = result_maker.summarised(document)
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    jsonschema_rs.validator_for({**schema, "$ref": "#/$defs/host", "properties": {}, "required": []}).validate(summary)
+    assert summary["factors"][0]["interaction"]["verdict"] == "gain"
+    shown = host_page.render(analysed(document), summary, True)
+    assert "<h2>Two factors" in shown and "SMT off, with transparent huge pages: never" in shown

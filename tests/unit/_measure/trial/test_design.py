@@ -1,13 +1,16 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The design of a trial: balanced in each block, opposite at the same time, fair, and within what may be switched."""
-
-from __future__ import annotations
+"""The design of a trial: balanced, opposite at the same time, fair; and its files, also those of somebody else."""
 
 import collections
+import copy
+import dataclasses
+import json
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import design
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial.design import PARALLEL, SWITCHBACK, Member
 
 TWO, THREE = ("smt_on", "smt_off"), ("smt_on", "smt_off", "threads_per_core_2")
@@ -51,14 +54,12 @@ def away(found, hosts):
     return max(sum(begun[host].get(period, "smt_on") != "smt_on" for host in hosts) for period in range(found.periods))
 
 
-@pytest.mark.parametrize(("most", "waves"), [(4, 1), (3, 2), (2, 2), (1, 4)])
-def test_no_more_hosts_are_switched_at_once_than_allowed(most, waves):
-    found = drawn(members(8), most=most)
-    assert len(found.waves) == waves and found.periods == 24 * waves
-    assert away(found, found.schedule) <= most
-
-
-def test_a_wave_begins_when_the_one_before_has_done_its_whole_blocks():
+def test_no_more_hosts_are_switched_at_once_than_allowed():
+    for most, waves in ((4, 1), (3, 2), (2, 2), (1, 4)):
+        found = drawn(members(8), most=most)
+        assert len(found.waves) == waves and found.periods == 24 * waves
+        assert away(found, found.schedule) <= most
+    # A wave begins when the one before has done its whole blocks.
     found = drawn(members(8), most=2, periods=25)
     assert {found.first[host] for host in found.schedule} == {0, 24} and found.periods == 48
 
@@ -69,13 +70,6 @@ def test_hosts_of_a_policy_group_are_never_switched_at_once_but_a_pair_may_be_co
     assert len(drawn(members(2, group="front")).groups) == 1
 
 
-def test_three_arms_with_one_switch_allowed_take_each_host_by_itself():
-    found = drawn(members(3), arms=THREE, most=1)
-    assert [len(group) for group in found.groups] == [1] * 3 and away(found, found.schedule) == 1
-    with pytest.raises(design.DesignError, match="smt_trial_most_switched is 1"):
-        drawn(members(18), name=PARALLEL, arms=THREE, most=1)
-
-
 def test_parallel_draws_one_of_each_pair():
     found = drawn(members(13), name=PARALLEL)
     assert len(found.groups) == 6 and list(found.left_out) == ["web13"]
@@ -84,21 +78,99 @@ def test_parallel_draws_one_of_each_pair():
         assert {found.schedule[host][12:] for host in group} == {("smt_on",) * 12, ("smt_off",) * 12}
 
 
-@pytest.mark.parametrize(
-    ("hosts", "options", "said"),
-    [
+def test_a_design_that_cannot_lead_to_a_verdict_is_refused_with_what_can():
+    for hosts, options, said in (
         (0, {}, "no host can take part in the trial"),
-        (
-            1,
-            {"periods": 10},
-            "has 5 observations, and a verdict needs 6: give it 12 periods or more (smt_trial_periods)",
-        ),
-        (4, {"periods": 4}, "has 4 observations, and a verdict needs 6: give it 6 periods or more"),
-        (10, {"name": PARALLEL}, "in 2 hosts of one class: these hosts give 5, and a verdict needs 6, so 12 hosts"),
+        (1, {"periods": 10}, "has 5 observations, and a verdict needs 6: give it 12 periods or more"),
+        (10, {"name": PARALLEL}, "these hosts give 5, and a verdict needs 6, so 12 hosts"),
+    ):
+        with pytest.raises(design.DesignError, match=said):
+            drawn(members(hosts), **options)
+    assert drawn(members(1), periods=12).groups == (("web1",),)
+
+
+PERIOD = {
+    "period": 0, "block": 0, "arm": "smt_on", "complete": True, "reason": None,
+    "started": "2026-11-23T12:00:00Z", "counted_from": "2026-11-23T12:01:00Z", "ended": "2026-11-23T12:05:00Z",
+    "metrics": {
+        "p99": {"value": 0.2, "points": 16, "expected": 17, "reason": None},
+        "rate": {"value": None, "points": 0, "expected": 17, "reason": "no series"},
+    },
+    "series": {"p99": [[0.0, 0.2], [15.0, 0.21]]},
+    "events": [{"at": "2026-11-23T12:00:00Z", "event": "switched", "detail": "smt_on"}],
+}  # fmt: skip
+
+
+@pytest.fixture(name="trial", params=design.DESIGNS)
+def a_trial(request):
+    members = [design.Member(f"web{number}", "x", float(number)) for number in range(13)]
+    arms = {"smt_on": "SMT on", "smt_off_on_node_0": "SMT off on node 0"}
+    drawn = design.draw(request.param, members, design.Wanted(tuple(arms), 24, 12, 6, 7))
+    metrics = (records.Metric("p99", "s", "lower", True, None), records.Metric("rate", "", "higher", False, "p99"))
+    begun = ("october", "2026-11-23T12:00:00Z", tuple(arms), arms, metrics, "rate", ("errors above 1",))
+    return records.Trial(*begun, 0.01, 300.0, 60.0, drawn, 7)
+
+
+def test_a_trial_is_read_as_it_was_written(trial):
+    assert records.trial_of(json.loads(trial.written())) == trial
+    known = dataclasses.replace(trial, looks_back_seconds=60.0)
+    assert records.trial_of(json.loads(known.written())) == known
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "about"),
+    [
+        (["schema_version"], 2, "schema_version"),
+        (["arms", 0, "name"], "../x", "arms"),
+        (["hosts", "web1", "arms", 0], "smt_off", "another arm"),
+        (["hosts", "web1", "arms"], ["smt_on"], "another length"),
+        (["groups", 0], ["nobody"], "groups, waves and hosts"),
+        (["metrics", 0, "primary"], False, "primary"),
+        (["margin"], float("1e400"), "finite|margin"),
+        # Its periods count samples of each other.
+        (["looks_back_seconds"], 61.0, "more than settle_seconds"),
     ],
 )
-def test_a_design_that_cannot_lead_to_a_verdict_is_refused_with_what_can(hosts, options, said):
-    with pytest.raises(design.DesignError) as caught:
-        drawn(members(hosts), **options)
-    assert said in str(caught.value)
-    assert drawn(members(1), periods=12).groups == (("web1",),)
+def test_a_design_of_somebody_else_is_refused(trial, place, value, about):
+    document = copy.deepcopy(trial.document())
+    part = document
+    for name in place[:-1]:
+        part = part[name]
+    part[place[-1]] = value
+    with pytest.raises(text.BorderError, match=about):
+        records.trial_of(document)
+
+
+def test_periods_are_read_without_a_line_that_was_not_written_whole():
+    line = json.dumps(PERIOD)
+    found = records.lines(f"{line}\n{line[: len(line) // 2]}".encode(), trials.PERIOD)
+    assert found == [PERIOD] and records.lines(b"", trials.PERIOD) == []
+    (period,) = records.complete(map(records.written_period, found))
+    assert (period.number, period.arm, period.values) == (0, "smt_on", {"p99": 0.2})
+    assert records.complete([records.written_period({**PERIOD, "complete": False})]) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{}",
+        json.dumps({**PERIOD, "metrics": {"p99": {"value": 1e200, "points": 1, "expected": 1, "reason": None}}}),
+        json.dumps({**PERIOD, "series": {"p99": [[0.0, 1.0]] * 601}}),
+        '{"period": ' + "9" * 5000 + "}",
+        '{"a":' * 50_000 + "1" + "}" * 50_000,
+        "\xff",
+        json.dumps({**PERIOD, "reason": "x" * 30_000}),
+        json.dumps({**PERIOD, "\ud800": 1}),
+    ],
+)
+def test_a_line_that_is_not_valid_is_named(line):
+    with pytest.raises(text.BorderError, match=r"^line 2: ") as caught:
+        records.lines(json.dumps(PERIOD).encode() + b"\n" + line.encode("latin-1") + b"\n", trials.PERIOD)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("looks", [((8, 0.5), (4, 0.6)), ((4, 0.6), (8, 0.5)), ((0, 0.5),), ((4, 0.0),)])
+def test_looks_that_do_not_follow_each_other_are_refused(looks):
+    made = [{"at": PERIOD["ended"], "units": units, "share": share, "decided": {}} for units, share in looks]
+    with pytest.raises(text.BorderError):
+        records.looks(records.lines("".join(json.dumps(look) + "\n" for look in made).encode(), trials.LOOK))

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the periods of a trial say: units, comparisons, looks, tests of what was assumed, and sentences of it all."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import functools
+import itertools
 import json
 import math
 import random
@@ -18,7 +17,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial impo
     answer,
     assumptions,
     design,
+    effects,
     evidence,
+    guardrails,
     units,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial.records import (
@@ -61,36 +62,28 @@ def noisy(effect, scatter=0.03, seed=1, level=0.5):
     return value
 
 
-@pytest.mark.parametrize(
-    ("value", "ratio", "hosts"),
-    [
-        # Each host is compared with itself.
-        (lambda host, period, arm: {"rate": (10.0 + host) * (0.5 if arm == OFF else 1.0)}, 0.5, [2] * 6),
-        # A host without a value, or with one that has no logarithm, is left out of its block alone.
-        (
-            lambda host, period, arm: {} if (host, period) == (1, 4) else {"rate": 2.0 if arm == OFF else 1.0},
-            2.0,
-            [2, 2, 1, 2, 2, 2],
-        ),
-        (lambda host, period, arm: {"rate": -1.0 if (host, period) == (1, 4) else 1.0}, 1.0, [2, 2, 1, 2, 2, 2]),
-        (lambda host, period, arm: {"rate": 0.0 if host == 0 else 1.0}, 1.0, [1] * 6),
-        (lambda host, period, arm: {"rate": 1e300}, 1.0, []),
-    ],
-)
-def test_a_unit_is_a_block_of_a_group(value, ratio, hosts):
+def test_a_unit_is_a_block_of_a_group():
     one = trial(hosts=2, periods=12)
-    found = units.of_metric(one.design, (ON, OFF), measured(one, value), "rate")
-    assert [len(unit.hosts) for unit in found] == hosts
-    assert [math.exp(unit.log_ratio) for unit in found] == pytest.approx([ratio] * len(hosts))
-    assert [(unit.group, unit.block) for unit in found] == [(0, block) for block in range(len(hosts))]
+    for value, ratio, hosts in (
+        # Each host is compared with itself.
+        (lambda host, period, arm: (10.0 + host) * (0.5 if arm == OFF else 1.0), 0.5, [2] * 6),
+        # A host without a value, or with one that has no logarithm, is left out of its block alone.
+        (lambda *at: None if at[:2] == (1, 4) else 2.0 if at[2] == OFF else 1.0, 2.0, [2, 2, 1, 2, 2, 2]),
+        (lambda host, period, arm: -1.0 if (host, period) == (1, 4) else 1.0, 1.0, [2, 2, 1, 2, 2, 2]),
+        (lambda host, period, arm: 0.0 if host == 0 else 1.0, 1.0, [1] * 6),
+        (lambda host, period, arm: 1e300, 1.0, []),
+    ):
+        known = measured(one, lambda *at, value=value: {} if value(*at) is None else {"rate": value(*at)})
+        found = units.of_metric(one.design, (ON, OFF), known, "rate")
+        assert [len(unit.hosts) for unit in found] == hosts
+        assert [math.exp(unit.log_ratio) for unit in found] == pytest.approx([ratio] * len(hosts))
+        assert [(unit.group, unit.block) for unit in found] == [(0, block) for block in range(len(hosts))]
 
 
 def test_a_metric_per_another_one_and_per_nothing():
     def value(_host, period, arm):
-        return {
-            "cpu": 3.0 * (period + 1),
-            "requests": 0.0 if period == 11 else (period + 1.0) * (2 if arm == OFF else 1),
-        }
+        requests = 0.0 if period == 11 else (period + 1.0) * (2 if arm == OFF else 1)
+        return {"cpu": 3.0 * (period + 1), "requests": requests}
 
     one = trial(hosts=2, periods=12)
     found = units.of_metric(one.design, (ON, OFF), measured(one, value), "cpu", per="requests")
@@ -104,35 +97,6 @@ def test_parallel_is_the_difference_of_differences():
     one = trial(hosts=12, name=design.PARALLEL)
     found = units.of_metric(one.design, (ON, OFF), measured(one, value), "rate")
     assert [math.exp(unit.log_ratio) for unit in found] == pytest.approx([0.8] * 6)
-
-
-@pytest.mark.parametrize(("name", "hosts"), [(design.SWITCHBACK, 7), (design.PARALLEL, 12)])
-def test_the_units_without_a_host_are_those_of_a_trial_that_never_had_its_values(name, hosts):
-    def value(host, period, arm):
-        return {} if (host, period) == (1, 4) else {"rate": 2.0 + host + period % 3 + (arm == OFF)}
-
-    one = trial(hosts=hosts, name=name)
-    periods = measured(one, value)
-    found = units.without_each(one.design, (ON, OFF), periods, "rate")
-    assert set(found) == set(periods) and units.without_each(one.design, (ON, OFF), {}, "rate") == {}
-    for host, log_ratios in found.items():
-        rest = units.of_metric(one.design, (ON, OFF), {**periods, host: []}, "rate")
-        assert log_ratios == pytest.approx([unit.log_ratio for unit in rest])
-
-
-def test_hosts_that_left_do_not_hold_up_a_look():
-    one = trial(hosts=4, periods=12)
-    periods = measured(one, noisy(-0.3), 12)
-    periods["web3"] = periods["web3"][:3]
-    assert units.blocks_over(one.design, periods, ()) == {0: 6, 1: 1}
-    assert units.blocks_over(one.design, periods, {"web3"}) == {0: 6, 1: 6}
-
-
-def test_levels_of_hosts_and_times_do_not_widen_an_interval():
-    one = trial()
-    (calm,), (wide,) = (evidence.compare(one, measured(one, noisy(-0.1, level=level))) for level in (0.0, 2.0))
-    assert wide["ci_low"] == pytest.approx(calm["ci_low"]) and wide["verdict"] == "loss"
-    assert wide["ci_low"] < 0.9 < wide["ci_high"]
 
 
 def test_the_primary_metric_is_a_family_of_its_own_and_looks_correct_it_alone():
@@ -164,21 +128,10 @@ def test_a_large_effect_ends_the_trial_at_a_look():
     assert [look.blocks for look in found.taken] == [4 * number for number in range(1, periods // 2 + 1)]
 
 
-def test_the_interval_of_the_primary_metric_agrees_with_what_a_look_decided():
-    for seed in range(night.number(4, 41)):
-        one, value = trial(hosts=4, metrics=(RATE, P99, REQUESTS), seed=seed), noisy(-0.1, scatter=0.08, seed=seed)
-        found, periods = followed(one, value)
-        decided = found.decided.get(OFF, "inconclusive")
-        assert decided in ("futile", evidence.compare(one, measured(one, value, periods), found.taken)[0]["verdict"]), (
-            seed
-        )
-
-
 def test_where_nothing_is_to_be_found_the_trial_ends_before_its_end():
     trials = night.number(10, 40)
-    outcomes = [
-        followed(trial(seed=seed), noisy(0.0, scatter=0.1, seed=seed))[0].decided.get(OFF) for seed in range(trials)
-    ]
+    made = [followed(trial(seed=seed), noisy(0.0, scatter=0.1, seed=seed))[0] for seed in range(trials)]
+    outcomes = [one.decided.get(OFF) for one in made]
     assert sum(outcome in ("gain", "loss") for outcome in outcomes) <= trials / 8, outcomes
     assert sum(outcome in ("futile", "equivalent") for outcome in outcomes) >= trials / 2, outcomes
 
@@ -191,10 +144,6 @@ def test_nothing_is_looked_at_once_all_is_decided_and_units_that_are_lost_or_not
     # The hosts have left because of that: all units are over, and none is new.
     assert evidence.look(one, periods, {0: 6, 1: 6}, found) == found
     assert evidence.look(one, periods, {0: 2, 1: 1}, evidence.Looks()) == evidence.Looks()
-    # Two hosts were lost before their first block.
-    alone = {host: of_host for host, of_host in measured(one, noisy(-0.3), 10).items() if host in one.design.groups[0]}
-    lost = evidence.look(one, alone, {0: 5, 1: 6}, evidence.Looks())
-    assert [look.blocks for look in lost.taken] == [5] and lost.taken[0].share == pytest.approx(5 / 6)
 
 
 def test_traffic_explains_what_goes_along_with_it():
@@ -212,8 +161,7 @@ def test_traffic_explains_what_goes_along_with_it():
 
 
 @pytest.mark.parametrize("cost", [0.0, 0.1])
-def test_what_an_arm_leaves_behind_is_seen(cost):
-    """Each change of arm costs so much in the next period."""
+def test_what_each_change_of_arm_costs_in_the_next_period_is_seen(cost):
     one = trial()
     schedule = list(one.design.schedule.values())
 
@@ -225,25 +173,7 @@ def test_what_an_arm_leaves_behind_is_seen(cost):
     assert (found.is_seen, found.log_ratio) == (cost > 0, pytest.approx(-cost, abs=0.04))
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.9])
-def test_the_correlation_of_neighbouring_periods(rho):
-    one, source = trial(hosts=20, periods=100), random.Random(4)
-    levels = [[source.gauss(0, 1)] for _host in range(20)]
-    for series in levels:
-        for _period in range(99):
-            series.append(rho * series[-1] + source.gauss(0, math.sqrt(1 - rho * rho)))
-
-    def value(host, period, arm):
-        return {"rate": math.exp(0.1 * levels[host][period] + math.sin(period) + (arm == OFF))}
-
-    found = assumptions.autocorrelation(one.design, measured(one, value, 100), "rate")
-    assert found == pytest.approx(rho, abs=0.1)
-
-
-@pytest.mark.night(after=2)
-@pytest.mark.parametrize(
-    ("name", "liars"), [(design.PARALLEL, 2), (design.SWITCHBACK, 1), (design.SWITCHBACK, 2), (design.PARALLEL, 1)]
-)
+@pytest.mark.parametrize(("name", "liars"), [(design.PARALLEL, 2), (design.SWITCHBACK, 1)])
 def test_a_host_with_numbers_beyond_all_sense_stops_neither_the_looks_nor_the_report(name, liars):
     metrics, honest = (RATE, dataclasses.replace(P99, per="requests"), REQUESTS), noisy(-0.3)
 
@@ -285,28 +215,12 @@ def test_a_host_that_alone_turns_a_trial_is_named_with_how_many_more_it_takes(ho
     assert found["more_hosts"] >= 1 and f"{host} alone" in sentence and f"{found['more_hosts']} more host" in sentence
 
 
-@pytest.mark.parametrize(
-    ("hosts", "effect", "verdict"), [(2, -0.3, "loss"), (6, -0.3, "loss"), (4, 0.0, "inconclusive")]
-)
-def test_where_all_hosts_say_the_same_or_nothing_is_decided_none_is_named(hosts, effect, verdict):
-    found, sentence, _host = lied(hosts, 0.0, effect=effect)
-    assert (found["verdict"], found["turned_by"], found["more_hosts"]) == (
-        verdict,
-        {},
-        None,
-    ) and "alone" not in sentence
-
-
 def said_of(one, value, looks=None, periods=24):
     known = measured(one, value, periods)
     found = evidence.by_hosts(one, known, evidence.compare(one, known))
     looks = looks or evidence.Looks()
-    return (
-        *answer.sentences(one, found, looks),
-        *answer.others(one, found),
-        *answer.disagreements(one, found),
-        *answer.rests_on(one, found, known),
-    )
+    said = answer.sentences(one, found, looks), answer.others(one, found), answer.disagreements(one, found)
+    return [*itertools.chain(*said, answer.rests_on(one, found, known))]
 
 
 def stepped(**factors):
@@ -321,10 +235,8 @@ def stepped(**factors):
 
 MEDIAN, TAIL = (Metric(f"{name}_response", "", "lower", name == "median", None) for name in ("median", "p99"))
 OF_RATE = said_of(trial(), stepped(rate=0.8))
-OF_PAIRS = said_of(trial(hosts=12, name=design.PARALLEL), stepped(rate=0.8))
 OF_TWO = said_of(trial(metrics=(MEDIAN, TAIL)), stepped(median_response=0.97, p99_response=1.4))
-LOADED = trial(metrics=(RATE, REQUESTS), traffic="requests", looks_back=50.0)
-WITH_TRAFFIC = said_of(LOADED, stepped(rate=1.2, requests=0.8))
+LOADED = trial(metrics=(RATE, REQUESTS), traffic="requests", looks_back=50.0), stepped(rate=1.2, requests=0.8)
 FUTILE = evidence.Looks((), {OFF: "futile"})
 
 
@@ -335,30 +247,14 @@ FUTILE = evidence.Looks((), {OFF: "futile"})
             said_of(trial(), lambda *_where: {}),
             "Nothing can be said: no host has a value of rate in both arms of a com",
         ),
-        (
-            said_of(trial(hosts=1), noisy(-0.3), periods=4),
-            "2 of 12 observations have a value of rate, and a verdict need",
-        ),
-        (
-            OF_RATE,
-            "With smt_off instead of smt_on, rate changes by −20.0 % (−20.0 to −20.0 %): worse, after 48 of 48 obs",
-        ),
+        (said_of(trial(hosts=1), noisy(-0.3), periods=4), "2 of 12 observations have a value of rate, and a verdict "),
+        (OF_RATE, "instead of smt_on, rate changes by −20.0 % (−20.0 to −20.0 %): worse, after 48 of 48 obs"),
         (said_of(trial(), noisy(0.0), FUTILE), "The rest of the trial would hardly have decided it; an effect of "),
         (OF_TWO, "With smt_off instead of smt_on, p99_response changes by +40.0 % (+40.0 to +40.0 %): worse."),
-        (
-            OF_TWO,
-            "point different ways with smt_off: median_response −3.0 % (−3.0 to −3.0 %), better; p99_response +40.0",
-        ),
-        (WITH_TRAFFIC, "rate with smt_off, without what goes along with requests: "),
-        (WITH_TRAFFIC, "requests itself depends on the arm, so figures without it would hide a part of the effect."),
-        (
-            WITH_TRAFFIC,
-            "A value counts samples from up to 50 s before it, and the first 60 s of a period are not counted:",
-        ),
+        (OF_TWO, "different ways with smt_off: median_response −3.0 % (−3.0 to −3.0 %), better; p99_response +40.0"),
+        (said_of(*LOADED), "rate with smt_off, without what goes along with requests: "),
+        (said_of(*LOADED), "A value counts samples from up to 50 s before it, and the first 60 s of a period are not "),
         (OF_RATE, "One observation is a block of periods of a group of hosts, never a scrape."),
-        (OF_PAIRS, "One observation is a group of hosts before and after, never a scrape."),
-        (OF_RATE, "drawn by lot (seed 3): verdicts hold however much neighbouring periods resemble each other."),
-        (OF_RATE, "take for granted that an arm leaves nothing behind for the counted part of the next period."),
         (OF_RATE, "What a change of arm leaves behind does not show in rate with smt_off (p = "),
         (OF_RATE, "Neighbouring periods of a host have a correlation of "),
     ],
@@ -367,33 +263,65 @@ def test_each_sentence(said, sentence):
     assert any(sentence in one for one in said), said
 
 
-def test_traffic_is_no_other_side_of_what_is_measured():
-    assert not any("different ways" in one for one in WITH_TRAFFIC)
+def test_the_first_period_without_a_value_is_named_with_its_reason():
+    one = trial(hosts=2, periods=12, metrics=(Metric("rate", "1/s", "higher", True, "requests"), REQUESTS))
+    at = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+
+    def record(number, rate=(2.0, None), requests=(1.0, None), reason=None):
+        readings = {"rate": Reading(*rate), "requests": Reading(*requests)} if reason is None else {}
+        return WrittenPeriod(number, ON, at, at, at, reason is None, reason, readings, {}, ())
+
+    def lost(**given):
+        web0 = [record(0), record(1), record(2, **given)]
+        return answer.lost(one, {"web0": web0, "web1": [record(0), record(1, **given)]})
+
+    said = "2 of 5 periods of hosts have no value of rate and count for nothing, first period 2 of web1: "
+    assert lost(reason="the switch took so long") == [f"{said}the switch took so long."]
+    assert lost(rate=(None, "1 of 5 points")) == [f"{said}1 of 5 points."]
+    assert lost(requests=(0.0, None)) == [f"{said}rate was not above 0."]
+    assert lost(reason="each arm is decided: SMT off: worse") == []
 
 
-RATE_GIVEN = {"rate": {"value": 2.0, "reason": None}}
+LOSS = {"ratio": 0.8, "ci_low": 0.75, "ci_high": 0.9, "verdict": "loss"}
+
+
+def test_a_change_is_that_of_the_metric_and_its_interval_has_its_direction():
+    assert effects.said(effects.fields(LOSS, "higher")) == "−20 % (−25 to −10 %), worse"
+    assert effects.said(effects.fields(LOSS, "lower")) == "+25 % (+11 to +33 %), worse"
+    unknown = {**LOSS, "ci_low": None, "ci_high": None, "verdict": "inconclusive"}
+    assert effects.said(effects.fields(unknown, "lower")) == "+25 % (no interval), not decided"
+
+
+def side(ratio, verdict="inconclusive", metric="p99", **other):
+    about = {"candidate": "smt_off", "unit": "", "better": "lower", "per": None, "margin": 0.01}
+    return {**about, "metric": metric, "ratio": ratio, "verdict": verdict, **other}
+
+
+def test_metrics_of_one_thing_that_point_different_ways_disagree():
+    median, tail = side(1.2, "gain", "median_response"), "p99_response"
+    # An estimate that is not decided points somewhere only beyond the margin.
+    for other in (side(0.7, "loss", tail), side(0.95, metric=tail)):
+        assert effects.disagreeing([median, other]) == [[median, other]]
+    agreeing = [side(0.995, metric=tail), side(1.3, "gain", tail), side(0.999, "equivalent", tail)]
+    different = [side(0.7, "loss", "p99_wait"), side(0.7, "loss", tail, unit="s")]
+    for other in (*agreeing, *different):
+        assert effects.disagreeing([median, other]) == []
+    assert effects.disagreeing([{**median, "verdict": "inconclusive"}, side(0.9, metric=tail)]) == []
 
 
 @pytest.mark.parametrize(
-    ("metrics", "reason", "why"),
+    ("values", "limits", "said"),
     [
-        ({}, "the switch took so long", "the switch took so long"),
-        ({"rate": {"value": None, "reason": "1 of 5 points"}}, None, "1 of 5 points"),
-        ({**RATE_GIVEN, "requests": {"value": None, "reason": "no points"}}, None, "no points"),
-        ({**RATE_GIVEN, "requests": {"value": 0.0, "reason": None}}, None, "rate was not above 0"),
+        ([0.5, 1.5], {"above": 1.0}, "the guardrail errors was breached: above 1 (1.5)"),
+        ([2.0, 2.0, 2.0], {"above": 1.0, "seconds": 20.0}, "the guardrail errors was breached: above 1 for 20 s (2)"),
+        ([2.0, 2.0, 0.5, 2.0, 2.0], {"above": 1.0, "seconds": 20.0}, None),
+        # A value that is missing does not end what lasts.
+        ([2.0, None, None], {"above": 1.0, "seconds": 20.0}, "the guardrail errors was breached: above 1 for 20 s"),
+        ([0.5, *[None] * 7], {"above": 1.0}, "nothing was known of errors for 60 s: it did not answer"),
+        ([1.0, 0.5], {"below": 1.0}, "the guardrail errors was breached: below 1 (0.5)"),
     ],
 )
-def test_the_first_period_without_a_value_is_named_with_its_reason(metrics, reason, why):
-    one = trial(hosts=2, periods=12, metrics=(Metric("rate", "1/s", "higher", True, "requests"), REQUESTS))
-    whole = {**RATE_GIVEN, "requests": {"value": 1.0, "reason": None}}
-
-    def record(number, metrics, reason=None):
-        at = datetime.datetime(2026, 3, 1, 12, number, tzinfo=datetime.UTC)
-        readings = {name: Reading(**one) for name, one in metrics.items()}
-        return WrittenPeriod(number, ON, at, at, at, reason is None, reason, readings, {}, ())
-
-    web0 = [record(0, whole), record(1, whole), record(2, metrics, reason)]
-    assert answer.lost(one, {"web0": web0, "web1": [record(0, whole), record(1, metrics, reason)]}) == [
-        f"2 of 5 periods of hosts have no value of rate and count for nothing, first period 2 of web1: {why}."
-    ]
-    assert answer.lost(one, {"web0": [record(0, whole), record(1, {}, "each arm is decided: SMT off: worse")]}) == []
+def test_what_a_guardrail_says_of_a_value_each_ten_seconds(values, limits, said):
+    guard = guardrails.Guard("errors", **{"above": None, "below": None, "seconds": 0.0, **limits}, blind_seconds=60.0)
+    found = [guard.feed(10.0 * number, value, "it did not answer") for number, value in enumerate(values)]
+    assert found == [*[None] * (len(values) - 1), said]

@@ -1,24 +1,28 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts that write at the same time: each look is taken once, when a block of all hosts is over, and ends the trial
-when all is decided; what is said of it, and before it begins.
-"""
+"""Hosts that write at the same time: each look is taken once, and ends the trial; what is said before it begins."""
 
-from __future__ import annotations
-
+import contextlib
 import dataclasses
+import datetime
 import functools
 import math
 import multiprocessing
 import os
+import re
 
+import prometheus_server
 import pytest
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import prometheus
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import SourceError, access
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import (
     announcement,
     directory,
+    host_check,
     looking,
     overlap,
+    readings,
     settings,
 )
 
@@ -69,33 +73,18 @@ def follow(files, trial, hosts, periods, say=lambda _line: None, cut=()):
                 part.period(record(trial, host, number, **none))
 
 
-@pytest.mark.parametrize(
-    ("better", "said", "decided"),
-    [
-        ("higher", "4 of 12 observations, SMT off: rate −50.0 % (−50.0 to −50.0 %), worse", "loss"),
-        ("lower", "4 of 12 observations, SMT off: rate −50.0 % (−50.0 to −50.0 %), better", "gain"),
-    ],
-)
-def test_a_look_waits_for_the_last_host_of_a_block_and_a_decision_ends_the_trial(files, trial, better, said, decided):
+@pytest.mark.parametrize(("better", "word", "decided"), [("higher", "worse", "loss"), ("lower", "better", "gain")])
+def test_a_look_waits_for_the_last_host_of_a_block_and_a_decision_ends_the_trial(files, trial, better, word, decided):
     lines, trial = [], dataclasses.replace(trial, metrics=(dataclasses.replace(trial.metrics[0], better=better),))
+    said = f"4 of 12 observations, SMT off: rate −50.0 % (−50.0 to −50.0 %), {word}"
     follow(files, trial, trial.design.schedule, range(12), lines.append)
     looks = looking.looks_of(files)
     # Two groups: the first look after two blocks of both.
     assert [look.blocks for look in looks.taken] == [4] and looks.decided == {"smt_off": decided}
-    assert files.ended() == f"each arm is decided: SMT off: {said.split()[-1]}" and lines[-1] == said
+    assert files.ended() == f"each arm is decided: SMT off: {word}" and lines[-1] == said
     assert len(looking.known(files, trial).periods["web0"]) == 4
     # Whoever ends a period last says how long it still takes.
-    assert lines[:2] == [
-        "Period 1 of 12 is over on 4 hosts; about 11 min to go, or less once it is decided.",
-        "Period 2 of 12 is over on 4 hosts; about 10 min to go, or less once it is decided.",
-    ]
-
-
-def test_observations_without_a_value_are_told_from_those_that_count(files, trial):
-    lines = []
-    follow(files, trial, trial.design.schedule, range(10), lines.append, cut=[2])
-    # The second block of both groups has no value.
-    assert any(line.startswith("6 of 12 observations (2 without a value), SMT off: rate −50") for line in lines), lines
+    assert lines[1] == "Period 2 of 12 is over on 4 hosts; about 10 min to go, or less once it is decided."
 
 
 def test_each_host_writes_while_no_other_looks(files, trial):
@@ -140,27 +129,16 @@ def test_the_first_reason_to_end_stays_and_a_trial_is_never_overwritten(files, t
         files.create(trial.written())
 
 
-def test_names_of_hosts_do_not_meet(files):
-    names = ["web1", "web1.ended", "../web1", "web1.periods"]
-    paths = [path for name in names for path in (files.host_file(name), files.ended_file(name))]
-    assert len(set(paths)) == len(paths) and {path.parent for path in paths} == {files.path / "hosts"}
-
-
 def reading(value):
     return {"metrics": {"rate": {"value": value, "points": 4, "expected": 4, "reason": None}}}
 
 
 INVALID = {
     "a huge number": reading(1e200),
-    "an integer without end": reading(10**5000),
     "infinity": reading(math.inf),
-    "no number": reading(math.nan),
     "no JSON": reading(1 + 2j),
     "a point in 1e90": {"series": {"rate": [[1e90, 1.0]]}},
-    "a point before the period": {"series": {"rate": [[-3600.0, 1.0]]}},
-    "more points than any": {"series": {"rate": [[1.0, 1.0]] * 601}},
     "nested deeply": {"metrics": functools.reduce(lambda inner, _turn: [inner], range(5000), [])},
-    "a long name of an event": {"events": [{"at": AT, "event": "x" * 61, "detail": ""}]},
 }
 
 
@@ -172,19 +150,6 @@ def test_a_record_that_could_not_be_read_is_its_hosts_failure_and_is_written_as_
     (one,) = seen.periods["web0"]
     assert seen.unreadable == {} and (one.complete, one.metrics, one.reason) == (False, {}, str(caught.value))
     assert len(one.reason) < 400
-
-
-@pytest.mark.parametrize("said", ["x" * 10**6, "\x1b[31m\u202e\ud800\n" * 9999])
-def test_a_sentence_of_any_length_is_shortened_and_read_again(files, trial, said):
-    part, (metric,) = part_of(files, trial, "web0"), reading(None)["metrics"].values()
-    fields = {"metrics": {"rate": {**metric, "reason": said}}, "complete": False, "reason": said}
-    part.period(record(trial, "web0", 0, **fields, events=[{"at": AT, "event": "after_switch", "detail": said}]))
-    part.ended({**END, "host": "web0", "reason": said})
-    files.end(said)
-    seen = looking.known(files, trial)
-    (one,) = seen.periods["web0"]
-    read = (one.reason, one.metrics["rate"].reason, one.happened[0], seen.ends["web0"].reason, files.ended())
-    assert all(found.isprintable() and len(found) == records.MAX_SAID for found in read)
 
 
 def test_the_trial_goes_on_without_a_host_that_left_or_whose_file_is_damaged_and_that_one_leaves(files, trial):
@@ -215,43 +180,138 @@ def test_a_host_that_wrote_nothing_is_not_waited_for_without_end_and_counts_agai
     assert "web0" not in late._over(looking.known(files, trial))
 
 
-ERRORS, IDLE = (
-    settings.Limit("errors", 0.01, None, 30.0, settings.Origin(query="e")),
-    settings.Limit("idle", None, 5.0, 0.0, settings.Origin(query="i")),
-)
+ERRORS = settings.Limit("errors", 0.01, None, 30.0, settings.Origin(query="e"))
+IDLE = settings.Limit("idle", None, 5.0, 0.0, settings.Origin(query="i"))
 
 
 def announced(trial, *guardrails):
-    return announcement.sentences(
-        trial, overlap.Longest(9.0, "rate counts samples from up to 9 s before"), guardrails, 10
-    )
+    longest = overlap.Longest(9.0, "rate counts samples from up to 9 s before")
+    return " ".join(announcement.sentences(trial, longest, guardrails, 10))
 
 
-@pytest.mark.parametrize(
-    ("said", "sentence"),
-    [
-        (
-            announced(drawn_trial()),
-            "A switchback trial of SMT on and SMT off on 4 hosts, judged by rate (higher is better).",
-        ),
-        (announced(drawn_trial()), "in 12 periods of about 60 s, about 12 min in all, or less once it is decided."),
-        (
-            announced(drawn_trial()),
-            "rate counts samples from up to 9 s before; the first 10 s of a period are not counted.",
-        ),
-        (announced(drawn_trial()), "Which host is in which arm when was drawn by lot, seed 1:"),
-        (announced(drawn_trial()), "Guardrails: none is given."),
-        (announced(drawn_trial(), ERRORS, IDLE), "Guardrails: errors above 0.01 for 30 s; idle below 5."),
-        (announced(drawn_trial()), "when the metrics server is lost, and within 60 s without this controller."),
-        (announced(drawn_trial(most=1)), "The hosts take turns in 2 waves, so that no more are switched at once than"),
-        (announced(drawn_trial(most=1)), "web2: from period 13 on: "),
-        (announced(drawn_trial(hosts=26, most=13)), "... and 14 more hosts, which trial.json lists."),
-        (announced(drawn_trial(design.PARALLEL, 12)), ": SMT on x 6, SMT off x 6."),
-        (
-            announced(drawn_trial(design.PARALLEL, 12, arms={"smt_on": "SMT on", "nosmt": "nosmt"})),
-            "Hosts are rebooted into nosmt, and rebooted to go back; without this controller they do so after about 1",
-        ),
-    ],
-)
-def test_each_sentence_of_the_announcement(said, sentence):
-    assert any(sentence in one for one in said), said
+def test_each_sentence_of_the_announcement():
+    usual = announced(drawn_trial())
+    for sentence in (
+        "A switchback trial of SMT on and SMT off on 4 hosts, judged by rate (higher is better).",
+        "in 12 periods of about 60 s, about 12 min in all, or less once it is decided.",
+        "rate counts samples from up to 9 s before; the first 10 s of a period are not counted.",
+        "Which host is in which arm when was drawn by lot, seed 1:",
+        "Guardrails: none is given.",
+        "when the metrics server is lost, and within 60 s without this controller.",
+    ):
+        assert sentence in usual
+    assert "errors above 0.01 for 30 s; idle below 5." in announced(drawn_trial(), ERRORS, IDLE)
+    waves = announced(drawn_trial(most=1))
+    assert "in 2 waves, so that no more are switched at once than" in waves and "web2: from period 13 on: " in waves
+    assert "... and 14 more hosts, which trial.json lists." in announced(drawn_trial(hosts=26, most=13))
+    assert ": SMT on x 6, SMT off x 6." in announced(drawn_trial(design.PARALLEL, 12))
+    booted = drawn_trial(design.PARALLEL, 12, arms={"smt_on": "SMT on", "nosmt": "nosmt"})
+    assert "into nosmt, and rebooted to go back; without this controller they do so after about 1" in announced(booted)
+
+
+START = datetime.datetime(2026, 11, 23, 12, tzinfo=datetime.UTC)
+P99 = {"name": "p99", "query": "p99", "better": "lower", "primary": True}
+
+
+class Server:
+    """A metrics server with these values."""
+
+    def __init__(self, **values):
+        self.values = values
+        self.points = 4
+
+    @contextlib.contextmanager
+    def at_most(self, _seconds):
+        yield
+
+    def instant(self, query):
+        if self.values.get(query) is None:
+            raise SourceError(f"no series for {query}")
+        return self.values[query]
+
+    def over(self, query, begin, end, step):
+        value, at = self.instant(query), begin.timestamp()
+        return prometheus.Series(tuple((at + step * number, value + number) for number in range(self.points)), 5)
+
+
+def of(metrics, guardrails=(), server=None):
+    """The readings of a host, and a clock of a check each ten seconds: (readings, check)."""
+    clock = [0.0]
+    given = settings.metrics(list(metrics)), settings.guardrails(list(guardrails)), server
+    found = readings.HostReadings(*given, lambda: START + datetime.timedelta(seconds=clock[0]), 15.0)
+
+    def check(*printed):
+        clock[0] += 10.0
+        return found.watch(clock[0], host_check.Checked((0, 1), True, printed))
+
+    return found, check
+
+
+def period(found, seconds=60, begin=START):
+    return found.of_period(begin, begin + datetime.timedelta(seconds=seconds))
+
+
+def value(number, points=4, expected=5, reason=None):
+    return {"value": number, "points": points, "expected": expected, "reason": reason}
+
+
+def test_a_period_has_the_mean_of_its_points_and_with_few_or_none_the_reason():
+    server = Server(p99=1.0)
+    found, _check = of([P99, {**P99, "name": "other", "query": "other", "primary": False}], server=server)
+    record = period(found)
+    assert record["metrics"] == {"p99": value(2.5), "other": value(None, 0, 5, "no series for other")}
+    assert record["series"]["p99"] == [[0.0, 1.0], [15.0, 2.0], [30.0, 3.0], [45.0, 4.0]]
+    server.points = 2
+    why = "2 of 5 points: a period with fewer than half of them has no value"
+    assert period(found)["metrics"]["p99"] == value(None, 2, 5, why)
+
+
+def test_numbers_of_the_host_are_read_at_each_check_one_command_each():
+    of_file = {"file": "/run/x.prom", "sample": "requests_total", "counter": True}
+    rate = {"name": "rate", **of_file, "better": "higher", "primary": True}
+    load = {"name": "load", "command": ["cat", "/proc/loadavg"], "better": "lower"}
+    found, check = of([rate, load], [{"name": "too_busy", "command": ["cat", "/proc/loadavg"], "above": 8}])
+    assert found.commands == [["cat", "--", "/run/x.prom"], ["cat", "/proc/loadavg"]]
+    for _number in range(3):
+        check("requests_total 7\n", "5")
+    # Points of the period before do not count.
+    found.start_period()
+    begin = START + datetime.timedelta(seconds=30)
+    assert [check(f"requests_total {7 + 100 * number}\n", "0.5\n") for number in range(1, 5)] == [None] * 4
+    record = period(found, 50, begin)["metrics"]
+    assert record == {"rate": value(10.0, 4, 4), "load": value(0.5, 4, 4)}
+    assert check("requests_total 500\n", "9\n") == "the guardrail too_busy was breached: above 8 (9)"
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+# Each is what a server may do, and a word of the reason for which the host goes back after a minute.
+FAULTS = {
+    "silence": ((), "timed out|was not there"),
+    "damaged": ((OK + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd",), "broke off"),
+    "its queue is full": ((b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n",), "answers no queries now"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_a_server_is_borne_for_a_minute_and_its_reason_is_true(name):
+    sent, said = FAULTS[name]
+    limits = [{"name": "errors", "query": "errors", "above": 0.5}]
+    with prometheus_server.raw(*sent) as url:
+        found, check = of([P99], limits, prometheus.Prometheus(access({"url": url}.get), 15.0 if sent else 0.5))
+        reasons = [check() for _number in range(7)]
+        assert reasons[:6] == [None] * 6 and re.search(said, reasons[6])
+        assert reasons[6].startswith(f"nothing was known of p99 for 60 s: the metrics server {url}")
+        # At the end of a period, too.
+        [record] = list(period(found)["metrics"].values())
+        assert record["value"] is None and re.search(said, record["reason"])
+
+
+def test_a_moment_of_a_server_that_no_file_can_have_ends_no_trial():
+    """1e200 was written, and read no more: the trial was over for all of its hosts."""
+    moments = ("1e200", "-1e200", START.timestamp(), START.timestamp() + 15)
+    series = '{"metric": {}, "values": [' + ", ".join(f'[{moment}, "1"]' for moment in moments) + "]}"
+    body = '{"status": "success", "data": {"resultType": "matrix", "result": [' + series + "]}}"
+    with prometheus_server.serving(lambda handler: prometheus_server.send(handler, body)) as url:
+        found, _check = of([P99], server=prometheus.Prometheus(access({"url": url}.get)))
+        record = period(found, 30)
+    assert record["series"] == {"p99": [[0.0, 1.0], [15.0, 1.0]]} and record["metrics"]["p99"]["points"] == 2

@@ -53,59 +53,41 @@ def test_one_thread_a_core_closes_what_depends_on_smt_and_nothing_else(tmp_path)
     assert made["smt_on"].states == on and made["smt_on"].basis == "inferred"
     for name in ("smt_off", "nosmt", "mitigations_auto_nosmt"):
         assert made[name].states == {**on, "l1tf": "smt_closed", "mds": "smt_closed"}, name
-    text = made["smt_off"].text
-    assert "leaves vulnerable as a whole mmio_stale_data; closes the part that depends on SMT, of l1tf, mds" in text
+    assert "leaves vulnerable as a whole mmio_stale_data; closes the part that depends on" in made["smt_off"].text
 
 
-@pytest.mark.parametrize(
-    ("status", "states"),
-    [
-        ("Mitigation: SMT disabled", ("smt_closed", "not_known", "smt_closed")),
-        ("Mitigation: Safe RET", ("mitigated", "mitigated", "mitigated")),
-        ("Vulnerable", ("vulnerable", "vulnerable", "not_known")),
-        ("Not affected", ("not_affected",) * 3),
-    ],
-)
+BOOTS = {"Mitigation: SMT disabled": "smt_closed not_known smt_closed", "Vulnerable": "vulnerable vulnerable not_known"}
+
+
+@pytest.mark.parametrize(("status", "states"), BOOTS.items())
 def test_speculative_return_stack_overflow_depends_on_whether_smt_was_possible_at_boot(tmp_path, status, states):
     arms = ("smt_off", "nosmt", "nosmt_force")
     _result, made = arms_of(tmp_path, ["smt_on", *arms], spec_rstack_overflow=status)
-    assert tuple(made[name].states["spec_rstack_overflow"] for name in arms) == states
+    assert [made[name].states["spec_rstack_overflow"] for name in arms] == states.split()
     assert made["smt_off"].states["mds"] == made["nosmt_force"].states["mds"] == "smt_closed"
 
 
-OPEN = "smt_off_on_node_0 threads_per_core_2 one_thread_per_core one_thread_per_core_unit_postgresql.service isolated"
-
-
-@pytest.mark.parametrize("name", OPEN.split())
+@pytest.mark.parametrize("name", ["smt_off_on_node_0", "threads_per_core_2", "one_thread_per_core", "isolated"])
 def test_siblings_that_are_online_for_others_keep_it_open(tmp_path, name):
     _result, made = arms_of(tmp_path, ["smt_on", name], shape=(1, 2, 4))
     assert made[name].states["mds"] == "smt_open" and "not closed by this arm" in made[name].text
 
 
-@pytest.mark.parametrize(
-    ("arm", "cpus", "state"),
-    [
-        ("maxcpus_2", ["0", "2"], "smt_closed"),
-        ("maxcpus_2", ["0", "1", "2"], "smt_open"),
-        ("maxcpus_2", None, "not_known"),
-        # A part that is the whole machine.
-        ("smt_off_on_node_0", ["0", "2"], "smt_closed"),
-    ],
-)
-def test_what_an_arm_closes_is_said_by_the_cpus_that_were_online(tmp_path, arm, cpus, state):
+def test_what_an_arm_closes_is_said_by_the_cpus_that_were_online(tmp_path):
+    arm = "maxcpus_2"
     result, _made = arms_of(tmp_path, ["smt_on", arm])
-    result["plan"]["placements"][arm]["all_threads"]["workers"] = cpus
-    assert mds_of(result)[arm] == state
+    placements = result["plan"]["placements"]
+    for cpus, state in ((["0", "1", "2"], "smt_open"), (None, "not_known"), (["0", "2"], "smt_closed")):
+        placements[arm]["all_threads"]["workers"] = cpus
+        assert mds_of(result)[arm] == state
     # A plan that may use only a part of the CPUs shows nothing of the others.
-    result["plan"]["placements"]["smt_on"]["all_threads"]["workers"] = ["0", "2"]
-    assert arm != "maxcpus_2" or mds_of(result)[arm] != "smt_closed"
+    placements["smt_on"]["all_threads"]["workers"] = ["0", "2"]
+    assert mds_of(result)[arm] != "smt_closed"
 
 
 def test_what_boot_arguments_say_of_mitigations(tmp_path):
     _result, made = arms_of(tmp_path / "off", ["smt_on", "mitigations_off"])
     off = made["mitigations_off"]
-    opened = ["l1tf", "mds", "meltdown", "vmscape"]
-    assert [name for name, state in off.states.items() if state == "opened"] == opened
     assert off.states["retbleed"] == "not_affected" and off.states["mmio_stale_data"] == "vulnerable"
     assert off.text.startswith("ends the mitigation of l1tf, mds, meltdown, vmscape; ")
     # What a kernel with other mitigations says does not tell of its own choice.
@@ -143,21 +125,13 @@ def test_a_host_that_cannot_see_what_is_open_does_not_have_nothing_open(tmp_path
     assert exposure.of_arms(accepted(result)) == [] and exposure.exposed(accepted(result)) is None
 
 
-def test_arms_that_change_nothing_of_it_have_no_table(tmp_path):
-    assert arms_of(tmp_path / "memory", ["as_found", "overcommit_strict"])[1] == {}
-    assert list(arms_of(tmp_path / "mixed", ["as_found", "overcommit_strict", "smt_off"])[1]) == ["as_found", "smt_off"]
-
-
 def test_what_was_read_in_an_arm_counts_and_not_what_it_should_be(tmp_path):
     """Boots are measured one by one, and the kernel of each says what holds in it."""
     options = {"compared": False, "reason": "not asked for", "blocks": 4, "shape": (1, 2, 2), "arms_left_out": []}
     # Without its boot argument this kernel also leaves off what it had mitigated.
-    read_in = {
-        "smt_on": {},
-        "smt_off": {"mds": "Mitigation: Clear CPU buffers; SMT disabled", "meltdown": "Vulnerable"},
-    }
+    off = {"mds": "Mitigation: Clear CPU buffers; SMT disabled", "meltdown": "Vulnerable"}
     made = []
-    for number, (arm, changes) in enumerate(read_in.items(), 1):
+    for number, (arm, changes) in enumerate((("smt_on", {}), ("smt_off", off)), 1):
         leg = result_maker.result(run=f"r-{number}", **options)
         leg["facts"]["vulnerabilities"] = kernels(tmp_path / arm, **changes)
         made.append(boot_results.BootResult(number, arm, leg))

@@ -1,8 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Forms for programs: OpenMetrics as parsers of others read it, Parquet as DuckDB reads it,
-and what holds when a library is missing.
-"""
+"""Forms for programs: OpenMetrics as parsers of others read it, Parquet as DuckDB reads it, and without a library."""
 
 import dataclasses
 import json
@@ -16,7 +14,6 @@ import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import report_names, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats import (
-    base,
     openmetrics,
     parquet,
     registry,
@@ -37,26 +34,21 @@ def built(directory, *documents):
     return build.build(result_files.result_paths(directory), directory)
 
 
-@pytest.mark.parametrize(
-    "parse",
-    [parser.text_string_to_metric_families, openmetrics_parser.text_string_to_metric_families],
-    ids=["node_exporter's format", "OpenMetrics"],
-)
-def test_metrics_are_what_other_parsers_read(tmp_path, parse):
+@pytest.mark.parametrize("format_of", [parser, openmetrics_parser], ids=["node_exporter", "OpenMetrics"])
+def test_metrics_are_what_other_parsers_read(tmp_path, format_of):
     odd = result_maker.result(host=HOSTILE, blocks=5)
-    unknown = result_maker.result(
-        host="unknown", samples=[], restored=None, finished=None, facts=result_maker.nothing_known()
-    )
+    unknown = result_maker.result(host="unknown", finished=None, **NOTHING)
     memory = result_maker.policy_result(host="memory", blocks=5, shape=(1, 2, 2))
     spoilt = {**memory["restored"], "ok": False, "differences": ["CPU 1 is offline"]}
     built(tmp_path, odd, unknown, {**studies.sap(5), "host": "sap"}, {**memory, "restored": spoilt})
-    families = {family.name: family for family in parse((tmp_path / "metrics.prom").read_text(encoding="utf-8"))}
+    read = format_of.text_string_to_metric_families((tmp_path / "metrics.prom").read_text(encoding="utf-8"))
+    families = {family.name: family for family in read}
     assert set(families) == set(openmetrics.METRICS) and {family.type for family in families.values()} == {"gauge"}
     hosts = {
         name.removeprefix("threadwise_smt_"): {
-            sample.labels["host"]: sample.value for sample in family.samples if sample.labels.get("primary") != "false"
+            one.labels["host"]: one.value for one in of.samples if one.labels.get("primary") != "false"
         }
-        for name, family in families.items()
+        for name, of in families.items()
     }
     assert hosts["ratio"] == {HOSTILE: pytest.approx(0.8, rel=0.02), "sap": pytest.approx(550 / 650)}
     assert hosts["vulnerable"] == {HOSTILE: 1, "memory": 1, "sap": 1}
@@ -64,34 +56,24 @@ def test_metrics_are_what_other_parsers_read(tmp_path, parse):
     assert hosts["arm_ratio"] == {"memory": pytest.approx(0.8, rel=0.02)}
     most = {(one.labels["arm"], one.value) for one in families["threadwise_smt_most_load"].samples}
     assert most == {("smt_on", 650.0), ("smt_off", 550.0)}
-    recommended = families["threadwise_smt_recommendation"].samples
-    choices = {sample.labels["host"]: sample.labels["choice"] for sample in recommended}
+    choices = {one.labels["host"]: one.labels["choice"] for one in families["threadwise_smt_recommendation"].samples}
     assert choices == {HOSTILE: "on", "unknown": "not_compared", "sap": "on"}
 
 
 def test_samples_and_workers_can_be_asked_in_sql(tmp_path):
-    """What sharing a core does to each worker: its rate, its CPU time, its CPU's frequency."""
     document = result_maker.result(host="=cmd|x", blocks=5)
     for sample in document["samples"]:
         sample["telemetry"]["frequency"] = {cpu: 2000.0 + int(cpu) for cpu in sample["telemetry"]["cpu_usage"]}
     document["samples"][0].update(ok=False, error='a "quoted"\nline, with =1', metrics={})
-    parameter = {"name": "clients", "unit": "clients", "values": [8], "per_worker": False}
-    served = {**document["plan"]["workloads"][0], "name": "served", "parameter": parameter}
-    document["plan"]["workloads"].append(served)
-    document["samples"][1].update(workload="served", parameter=8)
-    document["samples"][2]["workers"][0]["cpus"] = ""
     built(tmp_path, document, result_maker.result(host="plain", blocks=4))
 
     def ask(question, name=parquet.NAME):
         return duckdb.sql(question.replace("FILE", f"'{tmp_path / name}'")).fetchall()
 
-    for name, columns in ((parquet.NAME, base.SAMPLE_COLUMNS), (workers_parquet.NAME, base.WORKER_COLUMNS)):
-        assert duckdb.read_parquet(str(tmp_path / name)).columns == list(columns)
     count = len(document["samples"])
     counted = ask("SELECT host, count(*), count(value) FROM FILE GROUP BY host ORDER BY host")
     assert counted[0] == ("=cmd|x", count, count - 1)
     assert ask("SELECT error FROM FILE WHERE NOT ok") == [('a "quoted"\nline, with =1',)]
-    assert ask("SELECT parameter, parameter_name FROM FILE WHERE parameter IS NOT NULL") == [(8.0, "clients")]
     values = [sample["metrics"]["throughput"]["value"] for sample in document["samples"][1:]]
     assert [value for (value,) in ask("SELECT value FROM FILE WHERE host = '=cmd|x' AND ok")] == values
     asked = (
@@ -104,23 +86,15 @@ def test_samples_and_workers_can_be_asked_in_sql(tmp_path):
         for sample in sorted(samples, key=lambda sample: sample["block"])
         for number, worker in enumerate(sample["workers"])
     ]
-    # A worker that was not pinned has an empty cell of CPUs.
-    lines = (tmp_path / "workers.csv").read_text(encoding="utf-8").splitlines()
-    (free,) = [line for line in lines if ",,throughput," in line]
-    assert '"' not in free
 
 
-def test_each_file_with_a_format_is_found_and_no_host_can_take_the_file_of_one(tmp_path):
+def test_no_host_can_take_the_file_of_one(tmp_path):
     """Neither its result nor its page, also where a file system ignores case."""
-    folder = Path(registry.__file__).parent
-    declared = {path.stem for path in folder.glob("*.py") if "\nFORMAT = " in path.read_text(encoding="utf-8")}
-    names = {one.name for one in registry.formats()}
-    assert len(names) == len(registry.formats()) == len(declared) > 0
-    assert names < set(build.own_names()) == report_names.NAMES
+    assert {one.name for one in registry.formats()} < set(build.own_names()) == report_names.NAMES
     for name in build.own_names():
-        for host in (name, name.partition(".")[0]):
-            for stem in map(result_files.file_stem, (host, host.upper(), host.title())):
-                assert not {f"{stem}.json".casefold(), f"{stem}.html".casefold()} & report_names.NAMES
+        for host in (name, name.partition(".")[0], name.upper(), name.partition(".")[0].title()):
+            stem = result_files.file_stem(host)
+            assert not {f"{stem}.json".casefold(), f"{stem}.html".casefold()} & report_names.NAMES
         (tmp_path / name).write_text("{}")
     assert result_files.result_paths(tmp_path) == []
 
@@ -147,11 +121,7 @@ def test_results_json_is_as_its_schema_says(tmp_path):
     )
     document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     jsonschema_rs.Draft202012Validator(SCHEMA).validate(document)
-    assert [(host["host"], host["recommendation"]["choice"]) for host in document["hosts"]] == [
-        ("a", "on"),
-        ("b", "undecided"),
-        ("empty", "not_compared"),
-        ("once", "undecided"),
-        ("plain", "not_compared"),
-    ]
+    choices = {host["host"]: host["recommendation"]["choice"] for host in document["hosts"]}
+    unknown = dict.fromkeys(("empty", "plain"), "not_compared")
+    assert choices == {"a": "on", "b": "undecided", "once": "undecided", **unknown}
     assert document["refused"][0]["file"] == "broken.json"
