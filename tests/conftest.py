@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What holds for all tests: by day a few cases of each kind, and none fails for being slow."""
 
-from __future__ import annotations
-
 import collections
 import signal
 
@@ -40,14 +38,9 @@ SIGNALS = {number: signal.getsignal(number) for number in (signal.SIGTERM, signa
 
 @pytest.fixture(autouse=True)
 def _signals_as_they_were():
-    """Undo what a plan does that has ended, also one of a fixture that several tests share: it ignores signals, and so
-    would all programs that later tests start.
-    """
-    _signals_of_the_begin()
-    yield
-    _signals_of_the_begin()
-
-
-def _signals_of_the_begin():
-    for number, handler in SIGNALS.items():
-        signal.signal(number, handler)
+    """Undo what a plan does that has ended, also one of a fixture: it ignores signals, as would what it starts."""
+    for turn in range(2):
+        for number, handler in SIGNALS.items():
+            signal.signal(number, handler)
+        if not turn:
+            yield

@@ -7,8 +7,6 @@
 The document is somebody else's: it is checked against its schema, and writes below the directory only.
 """
 
-from __future__ import annotations
-
 import pathlib
 import sys
 
@@ -24,15 +22,7 @@ class RecordingError(Exception):
 
 
 def make(proof, directory):
-    """Write the files of a proof below a directory, and return the row that it stands for.
-
-    Args:
-        proof: the document's text.
-        directory: a pathlib.Path that does not exist yet.
-
-    Raises:
-        RecordingError: the document is not one of a proof, has no files, or the directory exists.
-    """
+    """Write the files of a proof below a directory, and return the row that it stands for."""
     try:
         found = text.parse(proof)
         jsonschema_rs.validator_for(document.SCHEMA).validate(found)

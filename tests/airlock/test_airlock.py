@@ -1,10 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests of smt_slot on hosts, with the reference server of FleetLock, airlock, and the etcd in which it keeps who
-holds what; also where either of them is down. `make airlock AIRLOCK=PROGRAM` runs it.
-"""
-
-from __future__ import annotations
+"""Requests of smt_slot on hosts, with the reference server of FleetLock, airlock."""
 
 import concurrent.futures
 import contextlib
@@ -39,9 +35,8 @@ class Program:
     def start(self) -> None:
         """Start it, and wait until it listens."""
         with self._log.open("ab") as output:
-            self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self._log.parent
-            )
+            how = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output, "cwd": self._log.parent}
+            self._process = subprocess.Popen(self._command, **how)
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end and self._process.poll() is None:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
@@ -64,18 +59,11 @@ class Servers:
         clients, peers, port = (free_port() for _number in range(3))
         store, between = f"http://127.0.0.1:{clients}", f"http://127.0.0.1:{peers}"
         self.url = f"http://127.0.0.1:{port}"
-        options = {
-            "name": "one",
-            "data-dir": f"{place}/etcd",
-            "listen-client-urls": store,
-            "advertise-client-urls": store,
-            "listen-peer-urls": between,
-            "initial-advertise-peer-urls": between,
-            "initial-cluster": f"one={between}",
-        }
-        self.etcd = Program(
-            [etcd(), *(f"--{key}={value}" for key, value in options.items())], clients, place / "etcd.log"
-        )
+        urls = ("listen-client-urls", "advertise-client-urls", "listen-peer-urls", "initial-advertise-peer-urls")
+        options = {"name": "one", "data-dir": f"{place}/etcd", "initial-cluster": f"one={between}"}
+        options |= dict(zip(urls, (store, store, between, between)))
+        command = [etcd(), *(f"--{key}={value}" for key, value in options.items())]
+        self.etcd = Program(command, clients, place / "etcd.log")
         config = place / "airlock.toml"
         config.write_text(
             f'[status]\nenabled = false\n[service]\naddress = "127.0.0.1"\nport = {port}\ntls = false\n'
@@ -101,11 +89,9 @@ class Host:
         path.write_text(f"{number}\n")
 
     def acquire(self) -> change.SlotAnswer:
-        """Ask for a slot, once."""
         return change.acquire(self.fs, self.asked)
 
     def release(self) -> change.SlotAnswer:
-        """Give it back."""
         return change.release(self.fs, "run")
 
     @property

@@ -1,15 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What compliance costs: time and memory of the controller beside `ansible -m ping` on the same simulated hosts.
-
-usage: PYTHONPATH=tests/unit python tests/benchmarks/bench_compliance.py [HOSTS]        (default: 200)
-
-The hosts are local connections with recorded trees of four hardware classes, forks 10. Each of the two is run twice, in
-turn; the lesser time counts. What a host adds to the controller's memory is the difference to a tenth of the hosts;
-what it returns is what it adds beyond the ping.
-"""
-
-from __future__ import annotations
+"""What compliance costs: time and memory of the controller beside `ansible -m ping` on the same simulated hosts."""
 
 import dataclasses
 import json
@@ -40,9 +31,7 @@ MACHINES = {
 
 
 def main(words: list[str]) -> int:
-    """Run both and print what they cost; the exit code is 1 when compliance takes more than twice the ping's time,
-    or 20 KiB a host beyond it.
-    """
+    """Run both and print what they cost; the exit code is 1 when compliance takes more than is allowed."""
     count = int(words[0]) if words else 200
     few = max(1, count // 10)
     with tempfile.TemporaryDirectory() as directory:
@@ -51,41 +40,32 @@ def main(words: list[str]) -> int:
         inventory(place, count)
         where = ["-i", "inventory.yml", "-f", str(FORKS)]
         compliance = ["threadwise.smt.smt_compliance", "-e", "smt_policy=disabled"]
+        ask, play = str(BIN / "ansible"), str(BIN / "ansible-playbook")
         commands = {
-            "ping": [str(BIN / "ansible"), "all", *where, "-m", "ansible.builtin.ping"],
-            "compliance": [str(BIN / "ansible-playbook"), *where, *compliance],
+            "ping": [ask, "all", *where, "-m", "ansible.builtin.ping"],
+            "compliance": [play, *where, *compliance],
         }
         found: dict[str, list[tuple[float, int]]] = {name: [] for name in commands}
         for dummy in range(ROUNDS):
             for name, command in commands.items():
                 found[name].append(measure(place, command))
         judged = len(json.loads((place / "smt_compliance.json").read_text())["hosts"])
-        least = {
-            name: measure(place, [*command, "--limit", f"all[0:{few - 1}]"])[1] for name, command in commands.items()
-        }
+        limit = ("--limit", f"all[0:{few - 1}]")
+        least = {name: measure(place, [*command, *limit])[1] for name, command in commands.items()}
     if judged != count:
         print(f"only {judged} of {count} hosts were judged", file=sys.stderr)
         return 2
     times = {name: min(seconds for seconds, dummy in runs) for name, runs in found.items()}
+    most = {name: max(kilobytes for dummy, kilobytes in runs) for name, runs in found.items()}
     for name, seconds in times.items():
-        memory = max(kilobytes for dummy, kilobytes in found[name]) / MIB
         each = seconds / count
-        print(
-            f"{name}: {seconds:.1f} s for {count} hosts, {1000 * each:.0f} ms a host, at most {memory:.0f} MiB in one"
-            f" process; {PROJECTED} hosts would take {PROJECTED * each / 60:.0f} minutes"
-        )
-    ratio = times["compliance"] / times["ping"]
+        print(f"{name}: {seconds:.1f} s for {count} hosts, {1000 * each:.0f} ms a host, at most", end=" ")
+        print(f"{most[name] / MIB:.0f} MiB in one process; {PROJECTED} hosts: {PROJECTED * each / 60:.0f} minutes")
+    ratio, load = times["compliance"] / times["ping"], os.getloadavg()[0]
+    print(f"compliance takes {ratio:.2f} times the ping's time (load average {load:.1f}, {os.cpu_count()} CPUs)")
+    added = {name: (most[name] - least[name]) / (count - few) for name in commands}
     print(
-        f"compliance takes {ratio:.2f} times the ping's time (load average {os.getloadavg()[0]:.1f}, {os.cpu_count()}"
-        " CPUs)"
-    )
-    added = {
-        name: (max(kilobytes for dummy, kilobytes in runs) - least[name]) / (count - few)
-        for name, runs in found.items()
-    }
-    print(
-        f"a host adds {added['compliance']:.1f} KiB to compliance and {added['ping']:.1f} KiB to ping ({count} hosts"
-        f" against {few})"
+        f"a host adds to {', '.join(f'{name} {one:.1f} KiB' for name, one in added.items())} ({few} to {count} hosts)"
     )
     return 1 if ratio > MAX_TIMES or added["compliance"] - added["ping"] > MAX_KIB else 0
 
@@ -99,18 +79,11 @@ def inventory(place: pathlib.Path, count: int) -> None:
 
 
 def measure(place: pathlib.Path, command: list[str]) -> tuple[float, int]:
-    """Run a command.
-
-    Returns its wall seconds, and the most memory one of its processes had (KiB), forks not added up.
-    """
+    """Run a command. Returns its seconds and the most memory of one of its processes in KiB."""
     with (place / "log").open("w") as log:
+        outputs = [(os.POSIX_SPAWN_DUP2, log.fileno(), number) for number in (1, 2)]
         begun = time.monotonic()
-        process = os.posix_spawn(
-            command[0],
-            command,
-            os.environ,
-            file_actions=[(os.POSIX_SPAWN_DUP2, log.fileno(), 1), (os.POSIX_SPAWN_DUP2, log.fileno(), 2)],
-        )
+        process = os.posix_spawn(command[0], command, os.environ, file_actions=outputs)
         _dummy, _dummy_status, usage = os.wait4(process, 0)
     return time.monotonic() - begun, usage.ru_maxrss
 

@@ -1,13 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How many rounds the probe takes on simulated machines, and the CPU time to weigh their evidence.
-
-Prints the table of docs/probe.md; asserts nothing.
-
-PYTHONPATH=tests/unit .venv/bin/python tests/benchmarks/bench_probe.py
-"""
-
-from __future__ import annotations
+"""How many rounds the probe takes on simulated machines, and the CPU time to weigh their evidence."""
 
 import statistics
 import time
@@ -23,18 +16,14 @@ def main():
     for count, threads in SHAPES:
         runs = 5 if count < 64 else 1
         begun = time.process_time()
-        results = [
-            test_siblings.measured(
-                test_siblings.machine_of(count, threads, order=seed, cost=0.6, spread=0.02, seed=seed), 60.0, seed
-            )[1]
-            for seed in range(runs)
-        ]
+        machines = (
+            test_siblings.machine_of(count, threads, order=one, cost=0.6, spread=0.02, seed=one) for one in range(runs)
+        )
+        results = [test_siblings.measured(machine, 60.0, seed)[1] for seed, machine in enumerate(machines)]
         rounds = statistics.median(result["rounds"] for result in results)
         unclear = sum(bool(result["unclear"]) for result in results)
-        print(
-            f"{count:4}  {threads:7}  {rounds:15}  {unclear:7}  {(time.process_time() - begun) / runs:17.1f}",
-            flush=True,
-        )
+        seconds = (time.process_time() - begun) / runs
+        print(f"{count:4}  {threads:7}  {rounds:15}  {unclear:7}  {seconds:17.1f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,15 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the report of a fleet costs: wall time, CPU time and peak memory of building it.
+"""What the report of a fleet costs: wall time, CPU time and peak memory of building it from its files alone.
 
-    PYTHONPATH=tests/unit .venv/bin/python tests/benchmarks/bench_report.py [--hosts 100 1000] [--workloads 8]
-    [--samples 30] [--directory DIR]
-
-Each host has its own result file, as the playbook leaves it: 2 x 2 x 2 CPUs, every online thread busy, half of the
-samples with SMT on and half with SMT off in as many blocks, and values of its own. Building runs in a fresh process
-from nothing but these files. Memory is the largest sum of the proportional shares (PSS) of that process and its
-children, looked at ten times a second. Prints a table; asserts nothing.
+Half of each host's samples are with SMT on, half with SMT off. Memory is the largest sum of the proportional shares
+(PSS) of the process that builds and its children, looked at ten times a second. Prints a table; asserts nothing.
 """
-
-from __future__ import annotations
 
 import argparse
 import json
 import os
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -42,74 +34,49 @@ def main():
     parser.add_argument("--hosts", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--workloads", type=int, default=8)
     parser.add_argument("--samples", type=int, default=30)
-    parser.add_argument("--directory")
     options = parser.parse_args()
-    print(
-        f"{len(os.sched_getaffinity(0))} CPUs, load average {os.getloadavg()[0]:.1f}, {options.workloads} workloads x"
-        f" {options.samples} samples a host"
-    )
+    each = f"{options.workloads} workloads x {options.samples} samples a host"
+    print(f"{len(os.sched_getaffinity(0))} CPUs, load average {os.getloadavg()[0]:.1f}, {each}")
     print(f"{'hosts':>7} {'wall s':>8} {'CPU s':>8} {'ms a host':>10} {'peak MB':>8} {'pages MB':>9}")
     for hosts in options.hosts:
-        with tempfile.TemporaryDirectory(prefix="bench_report.", dir=options.directory) as directory:
+        with tempfile.TemporaryDirectory(prefix="bench_report.") as directory:
             write(Path(directory), hosts, options.workloads, options.samples)
             wall, seconds, peak = build(directory)
             size = sum(path.stat().st_size for path in Path(directory).glob("*.html")) / 1e6
-            print(
-                f"{hosts:>7} {wall:>8.1f} {seconds:>8.1f} {1000 * wall / hosts:>10.1f} {peak:>8.0f} {size:>9.1f}",
-                flush=True,
-            )
+            numbers = f"{wall:>8.1f} {seconds:>8.1f} {1000 * wall / hosts:>10.1f} {peak:>8.0f} {size:>9.1f}"
+            print(f"{hosts:>7} {numbers}", flush=True)
 
 
 def write(directory, hosts, workloads, samples):
-    """One result file a host."""
-    one = document(workloads, samples)
-    for host in range(hosts):
-        vary(one, host)
-        (directory / f"{one['host']}.json").write_text(json.dumps(one, indent=1) + "\n", encoding="utf-8")
-
-
-def document(workloads, samples):
-    """The result of a host, to be varied."""
+    """One result file a host, with values of its own."""
+    one = {"unit": "MB/s", "title": "made up"}
     kinds = {
-        f"workload_{number}": {
-            "rate": 100.0 * (number + 1),
-            "share": 0.47 + 0.03 * number,
-            "unit": "MB/s",
-            "title": f"workload {number}",
-        }
+        f"workload_{number}": {"rate": 100.0 * (number + 1), "share": 0.47 + 0.03 * number, **one}
         for number in range(workloads)
     }
     made = result_maker.result(workloads=kinds, blocks=samples // 2)
     # With SMT off every online thread is one a core, and was measured as such.
     busy = {"smt_on": "all_threads", "smt_off": "one_per_core"}
     made["samples"] = [one for one in made["samples"] if one["placement"] == busy[one["arm"]]]
-    return made
-
-
-def vary(one, host):
-    """Turn a result into that of another host, by its number."""
-    source = random.Random(host)
-    one["host"] = f"host{host:05d}"
-    one["facts"]["hardware_class"] = f"x86_64-2s4c8t-adjacent-{host % 7:08x}"
-    for sample in one["samples"]:
-        value = sum(worker["value"] for worker in sample["workers"]) * source.lognormvariate(0, 0.01)
-        sample["metrics"]["throughput"]["value"] = value
+    for host in range(hosts):
+        source, made["host"] = random.Random(host), f"host{host:05d}"
+        made["facts"]["hardware_class"] = f"x86_64-2s4c8t-adjacent-{host % 7:08x}"
+        for sample in made["samples"]:
+            value = sum(worker["value"] for worker in sample["workers"]) * source.lognormvariate(0, 0.01)
+            sample["metrics"]["throughput"]["value"] = value
+        (directory / f"{made['host']}.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
 
 
 def build(directory):
     """Wall seconds, CPU seconds and peak memory in MB."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    begun = time.monotonic()
+    before, begun, peak = sum(os.times()[2:4]), time.monotonic(), 0
     process = subprocess.Popen([sys.executable, "-c", BUILD, directory])
-    peak = 0
     while process.poll() is None:
         peak = max(peak, memory(process.pid))
         time.sleep(0.1)
-    wall = time.monotonic() - begun
     if process.returncode:
         raise SystemExit("the report was not built")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, peak / 1024
+    return time.monotonic() - begun, sum(os.times()[2:4]) - before, peak / 1024
 
 
 def memory(pid):

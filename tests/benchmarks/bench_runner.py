@@ -1,16 +1,9 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What pinning by the runner costs beside the bare command taskset, on the same CPU.
+"""What pinning by the runner costs beside the bare command taskset: the ratio for docs/measuring.md.
 
-Prints a ratio for docs/measuring.md; asserts nothing.
-
-    .venv/bin/python tests/benchmarks/bench_runner.py
-
-Both start the same sysbench; the rates compared are those that sysbench itself prints. Pairs are interleaved: A B, B A,
-...
+Both start the same sysbench on the same CPU, in pairs A B, B A, ...; the rates are those that sysbench itself prints.
 """
-
-from __future__ import annotations
 
 import argparse
 import os
@@ -53,10 +46,8 @@ def main():
             (pinned if ours else bare).append((by_runner if ours else by_taskset)(argv, cpu))
     found = paired.compare(bare, pinned, better="higher", margin=MARGIN)
     interval = f"{found['ratio']:.4f} ({found['ci_low']:.4f} to {found['ci_high']:.4f}, 95 %)"
-    print(
-        f"runner / taskset on CPU {cpu}, {found['n']} pairs: {interval}, {found['verdict']} with a margin of"
-        f" {100 * MARGIN:.1f} %"
-    )
+    ends = f"with a margin of {100 * MARGIN:.1f} %"
+    print(f"runner / taskset on CPU {cpu}, {found['n']} pairs: {interval}, {found['verdict']} {ends}")
 
 
 if __name__ == "__main__":

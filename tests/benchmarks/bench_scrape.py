@@ -1,16 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a check by scrape costs: hosts behind Debian's Prometheus on loopback, with planted ones, and 200 whose statuses
-are those of a check that asked them.
-
-usage: PYTHONPATH=tests/unit/support:tests/unit:tests/benchmarks python tests/benchmarks/bench_scrape.py [HOSTS] [ASKED]
-
-The latter are (default: 10000 and 200) simulated hosts with recorded trees of four hardware classes. What they are by a
-check that asks each is what they export then. Of the call by scrape, its own work is asking the server, judging and
-making its five files, in a process of its own; the whole call is ansible-playbook with an inventory of that many hosts.
-"""
-
-from __future__ import annotations
+"""What a check by scrape costs: hosts behind Debian's Prometheus on loopback, with planted ones."""
 
 import collections
 import datetime
@@ -34,6 +24,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.sources impor
 
 EACH = 20
 PLAYBOOK = str(pathlib.Path(sys.executable).parent / "ansible-playbook")
+CALL = [PLAYBOOK, "-i", "inventory.yml", "-f", "10", "threadwise.smt.smt_compliance"]
 MIB = 1024
 
 
@@ -45,19 +36,15 @@ def main(words: list[str]) -> int:
         pushed = by_push(place / "pushed", asked)
         now = time.time()
         fleet = scraped_fleet.planted(count - asked, EACH, now)
-        text = fleet.text + "".join(
-            scraped_fleet.with_target(pull(host, lines, now), f"{host}:9100") for host, lines in pushed[1].items()
-        )
+        parts = [scraped_fleet.with_target(pull(host, lines, now), f"{host}:9100") for host, lines in pushed[1].items()]
+        text = fleet.text + "".join(parts)
         expected = {**fleet.expected, **pushed[0]}
-        exporter = prometheus_server.Exporter()
-        (place / "server").mkdir()
+        exporter, server = prometheus_server.Exporter(), place / "server"
+        server.mkdir()
+        scraped = {**scraped_fleet.HONOURED, "scrape_interval": "15s", "scrape_timeout": "14s"}
         with (
             prometheus_server.serving(exporter.answer) as target,
-            prometheus_server.prometheus(
-                place / "server",
-                [target.removeprefix("http://")],
-                scraped={**scraped_fleet.HONOURED, "scrape_interval": "15s", "scrape_timeout": "14s"},
-            ) as url,
+            prometheus_server.prometheus(server, [target.removeprefix("http://")], scraped=scraped) as url,
         ):
             fleet.scraped_by(exporter)
             exporter.text = text
@@ -79,16 +66,7 @@ def by_push(place: pathlib.Path, count: int) -> tuple[dict[str, str], dict[str, 
     bench_compliance.inventory(place, count)
     text = (place / "inventory.yml").read_text().replace("h0", "asked0")
     (place / "inventory.yml").write_text(text)
-    command = [
-        PLAYBOOK,
-        "-i",
-        "inventory.yml",
-        "-f",
-        "10",
-        "threadwise.smt.smt_compliance",
-        "-e",
-        "smt_policy=disabled",
-    ]
+    command = [*CALL, "-e", "smt_policy=disabled"]
     with (place / "log").open("w") as log:
         subprocess.run(command, cwd=place, stdout=log, stderr=log, check=False)
     document = json.loads((place / "smt_compliance.json").read_text())
@@ -111,24 +89,18 @@ def own_work(url: str, expected: dict[str, str]) -> dict[str, str]:
     reader, writer = os.pipe()
     process = os.fork()
     if not process:
-        begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF)
-        options = {"label": None, "names": None, "max_age": None}
-        now = datetime.datetime.now(datetime.UTC)
+        begun, before = time.monotonic(), time.process_time()
+        options, now = {"label": None, "names": None, "max_age": None}, datetime.datetime.now(datetime.UTC)
         one = base.Asked(sorted(expected), [], now, options, lambda *_words: None, {"url": url}.get)
         answer = prometheus.SOURCE.read(one)
         asked = time.monotonic() - begun
         check = Check(answer.judged, now, strangers=answer.strangers, notes=answer.notes)
         sizes = {name: len(made.make(check)) for name, made in registry.formats().items()}
         compliance_report.table(answer.judged)
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        cpu = usage.ru_utime + usage.ru_stime - before.ru_utime - before.ru_stime
-        print(
-            f"own work: {time.monotonic() - begun:.1f} s, of which {asked:.1f} s until all are judged, {cpu:.1f} s of"
-            f" CPU time, at most {usage.ru_maxrss / MIB:.0f} MiB; files of"
-            f" {', '.join(f'{name} {size / 1e6:.1f} MB' for name, size in sizes.items())}",
-            flush=True,
-        )
-        print("notes:", *answer.notes, sep="\n  ", flush=True)
+        took, cpu = time.monotonic() - begun, time.process_time() - before
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MIB
+        print(f"own work: {took:.1f} s, of which {asked:.1f} s until all are judged, {cpu:.1f} s of CPU time", end=", ")
+        print(f"at most {most:.0f} MiB; bytes of files: {sizes}; notes: {answer.notes}", flush=True)
         with os.fdopen(writer, "w") as stream:
             json.dump({host: result["status"] for host, result in answer.judged}, stream)
         os._exit(0)
@@ -146,15 +118,13 @@ def whole_call(place: pathlib.Path, url: str, expected: dict[str, str]) -> None:
     (place / "inventory.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
     here = pathlib.Path.cwd()
     os.chdir(place)
-    command = [PLAYBOOK, "-i", "inventory.yml", "-f", "10", "threadwise.smt.smt_compliance"]
     variables = {"smt_compliance_source": "prometheus", "smt_compliance_metrics_url": url}
-    seconds, kilobytes = bench_compliance.measure(place, [*command, "-e", json.dumps(variables)])
+    seconds, kilobytes = bench_compliance.measure(place, [*CALL, "-e", json.dumps(variables)])
     os.chdir(here)
     document = json.loads((place / "smt_compliance.json").read_text())
-    print(
-        f"the whole call: {seconds:.1f} s, at most {kilobytes / MIB:.0f} MiB in one process (load average"
-        f" {os.getloadavg()[0]:.1f}, {os.cpu_count()} CPUs): {document['error'] or document['counts']}"
-    )
+    load = f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} CPUs"
+    print(f"the whole call: {seconds:.1f} s, at most {kilobytes / MIB:.0f} MiB in one process ({load})", end=": ")
+    print(document["error"] or document["counts"])
 
 
 if __name__ == "__main__":

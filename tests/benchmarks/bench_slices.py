@@ -1,15 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What slices bring: the wall time of compliance in one call and in four slices (examples/runner) beside that of
-`ansible -m ping`, on the same simulated hosts.
+"""What slices bring: the wall time of compliance in one call and in four slices (examples/runner) beside a ping's.
 
 usage: PYTHONPATH=tests/unit/support python tests/benchmarks/bench_slices.py [HOSTS [SECONDS]]        (default: 200 0)
 
-SECONDS is how long each host keeps the controller waiting at each call, as a network and a slow host do. Each is run
-twice, in turn; the lesser time counts.
+SECONDS is how long each host keeps the controller waiting at each call. The lesser of two runs counts.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -58,12 +54,9 @@ def commands(place: pathlib.Path) -> dict[str, list[str]]:
         return [str(BIN / "ansible-playbook"), *words, *POLICY]
 
     slices = ["--slices", str(SLICES), "--forks", str(FORKS), "inventory.yml", "--"]
-    return {
-        "ping": [str(BIN / "ansible"), "all", "-i", "inventory.yml", "-f", str(FORKS), "-m", "ansible.builtin.ping"],
-        f"one call, {FORKS} forks": compliance(FORKS),
-        f"one call, {SLICES * FORKS} forks": compliance(SLICES * FORKS),
-        f"{SLICES} slices, {FORKS} forks each": [sys.executable, str(EXAMPLE), *slices, *POLICY],
-    }
+    ping = [str(BIN / "ansible"), "all", "-i", "inventory.yml", "-f", str(FORKS), "-m", "ansible.builtin.ping"]
+    calls = {f"one call, {forks} forks": compliance(forks) for forks in (FORKS, SLICES * FORKS)}
+    return {"ping": ping, **calls, f"{SLICES} slices": [sys.executable, str(EXAMPLE), *slices, *POLICY]}
 
 
 def wait(place: pathlib.Path, seconds: float) -> None:

@@ -2,14 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What reading a window of the scheduler's switches costs: CPU time by switch, beside that of decoding alone.
 
-    .venv/bin/python tests/benchmarks/bench_usage.py [--cpus 8] [--switches 20000] [--rounds 20]
-
 Pages are made as the kernel makes them (usage/test_switches.py), two busy tasks a CPU. Prints a table, and
-the share of a CPU that a look of 60 windows in ten minutes takes where each has as many switches as it may have;
-asserts nothing.
+the share of a CPU of a look of 60 windows in ten minutes with as many switches as may be; asserts nothing.
 """
-
-from __future__ import annotations
 
 import argparse
 import importlib.util
@@ -47,9 +42,9 @@ def main():
             shared.of_core(window, core, {}, str, spent)
         whole.append(time.process_time() - begun)
     count = sum(map(len, found.values()))
-    print(f"{len(os.sched_getaffinity(0))} CPUs, load average {os.getloadavg()[0]:.1f}, {count} switches a window")
-    print(f"decoding   {1e6 * min(decoding) / count:.2f} us a switch")
-    print(f"in all     {1e6 * min(whole) / count:.2f} us a switch")
+    load = f"{len(os.sched_getaffinity(0))} CPUs, load average {os.getloadavg()[0]:.1f}"
+    print(f"{load}, {count} switches a window; us a switch: decoding {1e6 * min(decoding) / count:.2f}", end=", ")
+    print(f"in all {1e6 * min(whole) / count:.2f}")
     print(f"a look of 60 windows in 600 s: {100 * 60 * min(whole) / 600:.2f} % of a CPU")
 
 

@@ -1,14 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How often verdicts are wrong, and how often they find a real slowdown, on recorded samples;
-beside the usual ways to compare.
-
-A comparison takes 56 consecutive samples. Interleaved, these are 14 blocks in ABBA order; before-then-after, the first
-28 are before. Windows overlap (the next one starts ``STEP`` samples later), so that chance cuts matter less; the
-intervals of the rates count only the comparisons that share no sample.
-"""
-
-from __future__ import annotations
+"""How often verdicts are wrong, and how often they find a real slowdown, on recorded samples."""
 
 import argparse
 import gzip
@@ -52,6 +44,18 @@ def before_then_after(samples: t.Sequence[float]) -> tuple[Blocks, Blocks]:
     return pairs[: len(pairs) // 2], pairs[len(pairs) // 2 :]
 
 
+def print_table(title, heads, rows):
+    """Print a table of Markdown, each row as soon as it is known."""
+    print(*([f"\n### {title}\n"] if title else []), f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), sep="\n")
+    for row in rows:
+        print(f"| {' | '.join(map(str, row))} |", flush=True)
+
+
+def kinds(series):
+    """The kinds of noise, in their order."""
+    return list(dict.fromkeys(one["kind"] for one in series))
+
+
 ORDERS = {"interleaved": (interleaved, "abba 3 %"), "before-then-after": (before_then_after, "before-then-after 3 %")}
 
 
@@ -78,9 +82,8 @@ def paired_t(before: Blocks, after: Blocks) -> int:
 def bootstrap(before: Blocks, after: Blocks) -> int:
     """The BCa bootstrap interval of the mean log-ratio by block."""
     ratios = numpy.mean(numpy.log(before), axis=1) - numpy.mean(numpy.log(after), axis=1)
-    interval = stats.bootstrap(
-        (ratios,), numpy.mean, n_resamples=999, method="BCa", rng=numpy.random.default_rng(1)
-    ).confidence_interval
+    how = {"n_resamples": 999, "method": "BCa", "rng": numpy.random.default_rng(1)}
+    interval = stats.bootstrap((ratios,), numpy.mean, **how).confidence_interval
     return int(interval.low > 0) - int(interval.high < 0)
 
 
@@ -88,19 +91,12 @@ def _called(test) -> int:
     return int(numpy.sign(test.statistic)) if test.pvalue < ALPHA else 0
 
 
-METHODS = {
-    "ours": ours,
-    "Mann-Whitney": mann_whitney,
-    "Welch's t": welch,
-    "paired t": paired_t,
-    "BCa bootstrap": bootstrap,
-}
+METHODS = {"ours": ours, "Mann-Whitney": mann_whitney, "Welch's t": welch, "paired t": paired_t}
+METHODS["BCa bootstrap"] = bootstrap
 
 
 def windows(series, kind, name, step=STEP):
-    """Windows of the series of a name under a kind of noise, each ``step`` samples after the last:
-    list of lists of WINDOW microseconds.
-    """
+    """Windows of the series of a name under a kind of noise, each ``step`` samples after the last."""
     found = []
     for one in series:
         if one["series"] == name and one["kind"] == kind:
@@ -115,49 +111,36 @@ def separate(series, kind, name):
 
 
 def rates(series, order, methods, step=STEP):
-    """False calls and found slowdowns by kind of noise.
-
-    Returns:
-        ``{kind: {"same": count, "slower": count, "same_separate": .., "slower_separate": .., "methods": {name: (false
-        calls, found)}}}``,
-            shares from 0 to 1
+    """By kind of noise: how many comparisons of equal and of slower work, those that share no sample, and by method the
+    false calls and the found slowdowns.
     """
-    split, slower_name = ORDERS[order]
+    split, slower = ORDERS[order]
     table = {}
-    for kind in dict.fromkeys(one["kind"] for one in series):
-        same = [split(window) for window in windows(series, kind, "same", step)]
-        slower = [split(window) for window in windows(series, kind, slower_name, step)]
-        table[kind] = {
-            "same": len(same),
-            "slower": len(slower),
-            "same_separate": separate(series, kind, "same"),
-            "slower_separate": separate(series, kind, slower_name),
-            "methods": {
-                name: (
-                    numpy.mean([method(*sides) != 0 for sides in same]),
-                    numpy.mean([method(*sides) == -1 for sides in slower]),
-                )
-                for name, method in methods.items()
-            },
+    for kind in kinds(series):
+        found = {name: [split(window) for window in windows(series, kind, name, step)] for name in ("same", slower)}
+        called = {
+            name: (
+                numpy.mean([method(*sides) != 0 for sides in found["same"]]),
+                numpy.mean([method(*sides) == -1 for sides in found[slower]]),
+            )
+            for name, method in methods.items()
         }
+        alone = [separate(series, kind, name) for name in found]
+        table[kind] = {"same": len(found["same"]), "slower": len(found[slower]), "separate": alone, "methods": called}
     return table
 
 
 def overall(table):
     """The same over all kinds, each comparison with the same weight."""
-    total = {
-        count: sum(row[count] for row in table.values())
-        for count in ("same", "slower", "same_separate", "slower_separate")
-    }
-    names = next(iter(table.values()))["methods"]
-    methods = {
+    rows = list(table.values())
+    total = {count: sum(row[count] for row in rows) for count in ("same", "slower")}
+    shares = {
         name: tuple(
-            sum(row["methods"][name][which] * row[count] for row in table.values()) / total[count]
-            for which, count in enumerate(("same", "slower"))
+            sum(row["methods"][name][at] * row[count] for row in rows) / total[count] for at, count in enumerate(total)
         )
-        for name in names
+        for name in rows[0]["methods"]
     }
-    return {**total, "methods": methods}
+    return {**total, "separate": numpy.sum([row["separate"] for row in rows], axis=0), "methods": shares}
 
 
 def with_interval(share, separate_count):
@@ -167,33 +150,22 @@ def with_interval(share, separate_count):
 
 
 def print_rates(table, order):
-    print(f"\n### {order}: A/A called gain or loss, and a 3 % slowdown found, in per cent\n")
-    names = list(METHODS)
-    print("| noise | comparisons (separate): A/A, slower | " + " | ".join(names) + " |")
-    print("|---|---|" + "---|" * len(names))
+    rows = []
     for kind, row in [*table.items(), ("all", overall(table))]:
-        cells = [
-            f"{with_interval(false, row['same_separate'])}, {with_interval(found, row['slower_separate'])}"
-            for false, found in row["methods"].values()
-        ]
-        print(
-            f"| {kind} | {row['same']} ({row['same_separate']}), {row['slower']} ({row['slower_separate']}) | "
-            + " | ".join(cells)
-            + " |"
-        )
+        alone = row["separate"]
+        cells = [", ".join(map(with_interval, found, alone)) for found in row["methods"].values()]
+        rows.append([kind, f"{row['same']} ({alone[0]}), {row['slower']} ({alone[1]})", *cells])
+    title = f"{order}: A/A called gain or loss, and a 3 % slowdown found, in per cent"
+    print_table(title, ["noise", "comparisons (separate): A/A, slower", *METHODS], rows)
 
 
 def scatter(series):
-    """Kind -> (median over windows of equal work of the samples' standard deviation,
-    the same of the range of the blocks' medians), as shares.
-    """
+    """Kind -> medians over windows of equal work: the samples' standard deviation, and the range of block medians."""
     found = {}
-    for kind in dict.fromkeys(one["kind"] for one in series):
+    for kind in kinds(series):
         logs = [numpy.log(window).reshape(-1, 4) for window in windows(series, kind, "same")]
-        found[kind] = (
-            numpy.median([numpy.std(one) for one in logs]),
-            numpy.median([numpy.ptp(numpy.median(one, axis=1)) for one in logs]),
-        )
+        wanders = [numpy.ptp(numpy.median(one, axis=1)) for one in logs]
+        found[kind] = numpy.median([numpy.std(one) for one in logs]), numpy.median(wanders)
     return found
 
 
@@ -208,70 +180,52 @@ def until_enough(before: Blocks, after: Blocks) -> tuple[int, str]:
 
 def print_simulated(count):
     """The same for made-up noise: ``count`` equal and ``count`` slower comparisons of each kind, interleaved."""
-    print(
-        f"\n### made-up noise, interleaved, {count} comparisons each: A/A called, and a 3 % slowdown found, in per"
-        " cent\n"
-    )
     names = [name for name in METHODS if name != "BCa bootstrap"]
-    print("| noise | " + " | ".join(names) + " |")
-    print("|---|" + "---|" * len(names))
     slower = numpy.log(1.03) * numpy.tile([0, 1, 1, 0], WINDOW // 4)
-    for kind in simulated.KINDS:
-        source = numpy.random.default_rng(20161103)
-        noise = [kind(source) for _time in range(2 * count)]
-        same, found = (
-            [interleaved(numpy.exp(one)) for one in noise[:count]],
-            [interleaved(numpy.exp(one + slower)) for one in noise[count:]],
-        )
-        cells = [
-            f"{numpy.mean([METHODS[name](*sides) != 0 for sides in same]):.1%},"
-            f" {numpy.mean([METHODS[name](*sides) == -1 for sides in found]):.0%}"
-            for name in names
-        ]
-        print(f"| {kind.__name__.replace('_', ' ')} | " + " | ".join(cells).replace("%", "") + " |", flush=True)
+
+    def rows():
+        for kind in simulated.KINDS:
+            source = numpy.random.default_rng(20161103)
+            noise = [kind(source) for _time in range(2 * count)]
+            same = [interleaved(numpy.exp(one)) for one in noise[:count]]
+            found = [interleaved(numpy.exp(one + slower)) for one in noise[count:]]
+            cells = [
+                f"{100 * numpy.mean([METHODS[name](*sides) != 0 for sides in same]):.1f},"
+                f" {100 * numpy.mean([METHODS[name](*sides) == -1 for sides in found]):.0f}"
+                for name in names
+            ]
+            yield [kind.__name__.replace("_", " "), *cells]
+
+    title = f"made-up noise, interleaved, {count} comparisons each: A/A called, and a 3 % slowdown found, in per cent"
+    print_table(title, ["noise", *names], rows())
 
 
 def print_time_to_verdict(series):
-    """Samples are of one length, so that blocks taken stand for time; by kind,
-    stopping on width beside the fixed plan.
-    """
-    print(
-        f"\n### Time to a verdict on a 5 % slowdown: until the interval is {ENOUGH_WIDTH:.0%} wide, beside 20 runs a"
-        " side\n"
-    )
-    print(
-        "| noise | blocks until enough, mean | time / fixed plan | found: until enough, fixed | A/A called: until"
-        " enough, fixed |"
-    )
-    print("|---|---|---|---|---|")
-    for kind in dict.fromkeys(one["kind"] for one in series):
-        same, slower = (
-            [interleaved(window) for window in windows(series, kind, name)] for name in ("same", "abba 5 %")
-        )
-        if not slower:
+    """Samples are of one length, so that blocks taken stand for time."""
+    rows = []
+    for kind in kinds(series):
+        sides = [[interleaved(window) for window in windows(series, kind, name)] for name in ("same", "abba 5 %")]
+        if not sides[1]:
             continue
-        stopped = [until_enough(*sides) for sides in slower]
-        stopped_same = [until_enough(*sides) for sides in same]
-        fixed, fixed_same = (
-            [ours(before[:FIXED_BLOCKS], after[:FIXED_BLOCKS]) for before, after in sides] for sides in (slower, same)
+        stopped_same, stopped = ([until_enough(*one) for one in some] for some in sides)
+        fixed_same, fixed = (
+            [ours(before[:FIXED_BLOCKS], after[:FIXED_BLOCKS]) for before, after in some] for some in sides
         )
         blocks = numpy.mean([count for count, _verdict in stopped])
         found = numpy.mean([verdict == paired.LOSS for _count, verdict in stopped])
         false = numpy.mean([verdict in (paired.GAIN, paired.LOSS) for _count, verdict in stopped_same])
-        print(
-            f"| {kind} | {blocks:.1f} | {blocks / FIXED_BLOCKS:.2f} | {found:.0%},"
-            f" {numpy.mean(numpy.equal(fixed, -1)):.0%} | {false:.1%},"
-            f" {numpy.mean(numpy.not_equal(fixed_same, 0)):.1%} |"
-        )
+        at_once, wrong = numpy.mean(numpy.equal(fixed, -1)), numpy.mean(numpy.not_equal(fixed_same, 0))
+        calls = [f"{found:.0%}, {at_once:.0%}", f"{false:.1%}, {wrong:.1%}"]
+        rows.append([kind, f"{blocks:.1f}", f"{blocks / FIXED_BLOCKS:.2f}", *calls])
+    heads = ["noise", "blocks until enough, mean", "time / fixed plan", "found: until enough, fixed"]
+    title = f"Time to a verdict on a 5 % slowdown: until the interval is {ENOUGH_WIDTH:.0%} wide, beside 20 runs a side"
+    print_table(title, [*heads, "A/A called: until enough, fixed"], rows)
 
 
 def print_recorded(series):
     print(f"{sum(len(one['microseconds']) for one in series)} samples")
     for kind, (deviation, wander) in scatter(series).items():
-        print(
-            f"{kind}: samples scatter by {deviation:.1%} (standard deviation), block medians range over {wander:.1%} in"
-            " a comparison"
-        )
+        print(f"{kind}: samples scatter by {deviation:.1%} (standard deviation), block medians range over {wander:.1%}")
     for order in ORDERS:
         print_rates(rates(series, order, METHODS), order)
     print_time_to_verdict(series)
@@ -281,7 +235,7 @@ def main():
     parser = argparse.ArgumentParser(description="Print how often verdicts are wrong on recorded samples.")
     parser.add_argument("recordings", nargs="*", type=Path, help="what record.py wrote (.json.gz)")
     parser.add_argument(
-        "--simulated", type=int, default=0, metavar="N", help="also N comparisons on each kind of made-up noise"
+        "--simulated", type=int, default=0, help="also so many comparisons on each kind of made-up noise"
     )
     arguments = parser.parse_args()
     if arguments.recordings:

@@ -1,16 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What planned looks do to verdicts and to a host's time: on recorded noise and on made-up noise,
-beside fixed sizes and the usual tests.
-
-    .venv/bin/python tests/calibration/looks.py tests/calibration/data/equal_work.json.gz
+"""What planned looks do to verdicts and to a host's time, beside fixed sizes and the usual tests.
 
 A window of 56 samples of equal work is 28 blocks A B, B A, ..., which stand for the budget. An effect is planted by
-multiplying the samples of one side. Windows share no sample. Time is blocks, as a share of a fixed plan of 20 runs a
-side, and of the budget.
+multiplying the samples of one side. Time is blocks, as a share of a fixed plan of 20 runs a side, and of the budget.
 """
-
-from __future__ import annotations
 
 import argparse
 import math
@@ -34,28 +28,16 @@ from scipy import stats
 ALPHA = 0.05
 TOTAL = evaluate.WINDOW // 2
 EFFECTS = (0.02, 0.03, 0.05, 0.10)
-HEAD_EQUAL = (
-    "| noise | windows | called, % | equivalent, % | futile, % | of these decided by the rest, % | time / 20 runs, /"
-    " budget | interval holds 1, % | called: fixed 20 | Mann-Whitney | Welch |"
-)
-HEAD_SLOWER = (
-    "| noise | slower by | found, % | time / 20 runs | futile, % | interval holds it, % | mean estimate of those found"
-    " early, % | found: fixed 20 | Mann-Whitney | Welch |"
-)
+HEAD_EQUAL = """noise|windows|called, %|equivalent, %|futile, %|of these decided by the rest, %|time / 20 runs, / budget
+interval holds 1, %|called: fixed 20|Mann-Whitney|Welch"""
+HEAD_SLOWER = """noise|slower by|found, %|time / 20 runs|futile, %|interval holds it, %
+mean estimate of those found early, %|found: fixed 20|Mann-Whitney|Welch"""
 
 Window = tuple[list[float], list[float]]
 
 
 class End(t.NamedTuple):
-    """How a plan with looks ended.
-
-    Attributes:
-        outcome: a verdict, ``futile``, or None at the end of the budget.
-        blocks: how many were taken.
-        later: the verdict that the rest of the budget would have given after ``futile``, or None.
-        log_ratio: the estimate.
-        holds: whether the interval holds the planted effect.
-    """
+    """How a plan with looks ended."""
 
     outcome: str | None
     blocks: int
@@ -96,15 +78,18 @@ def fixed(window: Window, effect: float, blocks: int) -> str:
 
 
 def mann_whitney(window: Window, effect: float) -> bool:
-    before, after = slower(window, effect)
-    return bool(stats.mannwhitneyu(before[: stopping.FIXED_RUNS], after[: stopping.FIXED_RUNS]).pvalue < ALPHA)
+    before, after = (side[: stopping.FIXED_RUNS] for side in slower(window, effect))
+    return bool(stats.mannwhitneyu(before, after).pvalue < ALPHA)
 
 
 def welch(window: Window, effect: float) -> bool:
-    before, after = slower(window, effect)
-    return bool(
-        stats.ttest_ind(before[: stopping.FIXED_RUNS], after[: stopping.FIXED_RUNS], equal_var=False).pvalue < ALPHA
-    )
+    before, after = (side[: stopping.FIXED_RUNS] for side in slower(window, effect))
+    return bool(stats.ttest_ind(before, after, equal_var=False).pvalue < ALPHA)
+
+
+def share(values: t.Iterable[bool], digits: int = 1) -> str:
+    """A share in per cent."""
+    return f"{100 * numpy.mean(list(values)):.{digits}f}"
 
 
 def rate(values: t.Sequence[bool]) -> str:
@@ -113,54 +98,40 @@ def rate(values: t.Sequence[bool]) -> str:
     return f"{100 * numpy.mean(values):.1f} ({100 * interval.low:.0f}-{100 * interval.high:.0f})" if interval else "-"
 
 
-def print_kind(name: str, windows: t.Sequence[Window]) -> None:
-    """One row of each table for a kind of noise."""
+def of_equal(name: str, windows: t.Sequence[Window]) -> list:
+    """The row of a kind of noise in the table of equal work."""
     same = [follow(window) for window in windows]
     futile = [end for end in same if end.outcome == decisions.FUTILE]
     time = numpy.mean([end.blocks for end in same])
-    cells = [
-        rate([end.outcome in stopping.CALLED for end in same]),
-        f"{100 * numpy.mean([end.outcome == verdicts.EQUIVALENT for end in same]):.0f}",
-        f"{100 * len(futile) / len(same):.0f}",
-        rate([end.later is not None for end in futile]),
-        f"{time / stopping.FIXED_RUNS:.2f}, {time / TOTAL:.2f}",
+    return [
+        name, len(windows), rate([end.outcome in stopping.CALLED for end in same]),
+        share((end.outcome == verdicts.EQUIVALENT for end in same), 0), f"{100 * len(futile) / len(same):.0f}",
+        rate([end.later is not None for end in futile]), f"{time / stopping.FIXED_RUNS:.2f}, {time / TOTAL:.2f}",
         rate([end.holds for end in same]),
-        f"{100 * numpy.mean([fixed(window, 0, stopping.FIXED_RUNS) in stopping.CALLED for window in windows]):.1f}",
-        f"{100 * numpy.mean([mann_whitney(window, 0) for window in windows]):.1f}",
-        f"{100 * numpy.mean([welch(window, 0) for window in windows]):.1f}",
-    ]
-    print(f"| {name} | {len(windows)} | " + " | ".join(cells) + " |", flush=True)
+        share(fixed(window, 0, stopping.FIXED_RUNS) in stopping.CALLED for window in windows),
+        share(mann_whitney(window, 0) for window in windows), share(welch(window, 0) for window in windows),
+    ]  # fmt: skip
 
 
-def print_effects(name: str, windows: t.Sequence[Window]) -> None:
-    for effect in EFFECTS:
-        ends = [follow(window, effect) for window in windows]
-        early = [end.log_ratio for end in ends if end.outcome in stopping.CALLED and end.blocks < TOTAL]
-        found_at_once = [fixed(window, effect, stopping.FIXED_RUNS) == paired.LOSS for window in windows]
-        cells = [
-            rate([end.outcome == paired.LOSS for end in ends]),
-            f"{numpy.mean([end.blocks for end in ends]) / stopping.FIXED_RUNS:.2f}",
-            f"{100 * numpy.mean([end.outcome == decisions.FUTILE for end in ends]):.1f}",
-            rate([end.holds for end in ends]),
-            f"{-100 * numpy.mean(early):.2f}" if early else "-",
-            f"{100 * numpy.mean(found_at_once):.1f}",
-            f"{100 * numpy.mean([mann_whitney(window, effect) for window in windows]):.1f}",
-            f"{100 * numpy.mean([welch(window, effect) for window in windows]):.1f}",
-        ]
-        print(f"| {name} | {effect:.0%} | " + " | ".join(cells) + " |", flush=True)
+def of_slower(name: str, windows: t.Sequence[Window], effect: float) -> list:
+    """The row of a kind of noise and an effect in the table of slower work."""
+    ends = [follow(window, effect) for window in windows]
+    early = [end.log_ratio for end in ends if end.outcome in stopping.CALLED and end.blocks < TOTAL]
+    return [
+        name, f"{effect:.0%}", rate([end.outcome == paired.LOSS for end in ends]),
+        f"{numpy.mean([end.blocks for end in ends]) / stopping.FIXED_RUNS:.2f}",
+        share(end.outcome == decisions.FUTILE for end in ends), rate([end.holds for end in ends]),
+        f"{-100 * numpy.mean(early):.2f}" if early else "-",
+        share(fixed(window, effect, stopping.FIXED_RUNS) == paired.LOSS for window in windows),
+        share(mann_whitney(window, effect) for window in windows), share(welch(window, effect) for window in windows),
+    ]  # fmt: skip
 
 
 def print_tables(title: str, kinds: t.Mapping[str, t.Sequence[Window]]) -> None:
-    print(f"\n### {title}: equal work\n")
-    print(HEAD_EQUAL)
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
-    for name, windows in kinds.items():
-        print_kind(name, windows)
-    print(f"\n### {title}: slower work\n")
-    print(HEAD_SLOWER)
-    print("|---|---|---|---|---|---|---|---|---|---|")
-    for name, windows in kinds.items():
-        print_effects(name, windows)
+    heads = [head.replace("\n", "|").split("|") for head in (HEAD_EQUAL, HEAD_SLOWER)]
+    evaluate.print_table(f"{title}: equal work", heads[0], (of_equal(*kind) for kind in kinds.items()))
+    cells = ((name, windows, effect) for name, windows in kinds.items() for effect in EFFECTS)
+    evaluate.print_table(f"{title}: slower work", heads[1], (of_slower(*cell) for cell in cells))
 
 
 def print_spending(kinds: t.Mapping[str, t.Sequence[Window]]) -> None:
@@ -168,26 +139,27 @@ def print_spending(kinds: t.Mapping[str, t.Sequence[Window]]) -> None:
     windows = [window for found in kinds.values() for window in found]
     power = spending.spent
     functions = {
-        "like Pocock": lambda alpha, share: alpha * math.log1p((math.e - 1) * share),
+        "like Pocock": lambda alpha, part: alpha * math.log1p((math.e - 1) * part),
         "share to the power of 1.5": power,
-        "like O'Brien and Fleming": lambda alpha, share: math.erfc(
-            distributions.normal_quantile(alpha / 2) / math.sqrt(2 * share)
+        "like O'Brien and Fleming": lambda alpha, part: math.erfc(
+            distributions.normal_quantile(alpha / 2) / math.sqrt(2 * part)
         ),
     }
-    print("\n### Spending functions, all kinds: found (%), time / 20 runs\n")
-    print("| function | A/A called | " + " | ".join(f"{effect:.0%}" for effect in EFFECTS) + " |")
-    print("|---|---|" + "---|" * len(EFFECTS))
-    for name, function in functions.items():
-        spending.spent = function
-        spending._stage.cache_clear()
-        found = []
-        for effect in (0.0, *EFFECTS):
-            ends = [follow(window, effect) for window in windows]
-            share = numpy.mean(
-                [end.outcome in stopping.CALLED if effect == 0 else end.outcome == paired.LOSS for end in ends]
-            )
-            found.append(f"{100 * share:.1f}, {numpy.mean([end.blocks for end in ends]) / stopping.FIXED_RUNS:.2f}")
-        print(f"| {name} | " + " | ".join(found) + " |", flush=True)
+
+    def rows():
+        for name, function in functions.items():
+            spending.spent = function
+            spending._stage.cache_clear()
+            found = []
+            for effect in (0.0, *EFFECTS):
+                ends = [follow(window, effect) for window in windows]
+                wanted = [paired.LOSS] if effect else stopping.CALLED
+                blocks = numpy.mean([end.blocks for end in ends])
+                found.append(f"{share(end.outcome in wanted for end in ends)}, {blocks / stopping.FIXED_RUNS:.2f}")
+            yield [name, *found]
+
+    heads = ["function", "A/A called", *(f"{effect:.0%}" for effect in EFFECTS)]
+    evaluate.print_table("Spending functions, all kinds: found (%), time / 20 runs", heads, rows())
     spending.spent = power
     spending._stage.cache_clear()
 
@@ -195,19 +167,16 @@ def print_spending(kinds: t.Mapping[str, t.Sequence[Window]]) -> None:
 def recorded(paths: t.Sequence[str]) -> dict[str, list[Window]]:
     """Windows of equal work that share no sample, by kind of noise."""
     series = evaluate.load(paths)
-    return {
-        kind: [stopping.sides(window) for window in evaluate.windows(series, kind, "same", evaluate.WINDOW)]
-        for kind in dict.fromkeys(one["kind"] for one in series)
-    }
+    found = {kind: evaluate.windows(series, kind, "same", evaluate.WINDOW) for kind in evaluate.kinds(series)}
+    return {kind: [stopping.sides(window) for window in windows] for kind, windows in found.items()}
 
 
 def made_up(count: int) -> dict[str, list[Window]]:
     found = {}
     for kind in simulated.KINDS:
         source = numpy.random.default_rng(20261123)
-        found[kind.__name__.replace("_", " ")] = [
-            stopping.sides([float(value) for value in numpy.exp(kind(source))]) for _time in range(count)
-        ]
+        windows = [numpy.exp(kind(source)).tolist() for _time in range(count)]
+        found[kind.__name__.replace("_", " ")] = [stopping.sides(window) for window in windows]
     return found
 
 
@@ -215,9 +184,7 @@ def main() -> None:
     """Print the tables of docs/calibration.md about planned looks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recordings", nargs="*")
-    parser.add_argument(
-        "--made-up", type=int, default=0, metavar="N", help="also N windows of each kind of made-up noise"
-    )
+    parser.add_argument("--made-up", type=int, default=0, help="also so many windows of each kind of made-up noise")
     arguments = parser.parse_args()
     for title, kinds in (("recorded", recorded(arguments.recordings)), ("made up", made_up(arguments.made_up))):
         if any(kinds.values()):

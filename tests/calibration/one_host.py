@@ -1,17 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How many verdicts of a hardware class hold without any one of its hosts, by the number of hosts,
-how much they differ, and their noise.
+"""How many verdicts of a hardware class hold without any one of its hosts, by the number of hosts."""
 
-    .venv/bin/python tests/calibration/one_host.py
-
-Noise is made up, Gaussian, as in pooled.py. It takes some minutes of CPU time.
-"""
-
-from __future__ import annotations
-
+import itertools
 import math
 
+import evaluate
 import numpy
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
@@ -39,29 +33,34 @@ def moved(one, log):
     return {**one, **ends, "candidate_value": ends["ratio"], "verdict": verdict}
 
 
+def row(source, pool, noise, between, count):
+    """Return how many classes of so many hosts are called, and hold without any one of these, by effect."""
+    cells = []
+    for effect in EFFECTS:
+        called = held = 0
+        for _class in range(CLASSES):
+            drawn = source.choice(POOL, count, replace=False)
+            effects = [effect + source.normal(0, between) for _host in drawn]
+            hosts = {str(one): moved(pool[place], log) for one, (place, log) in enumerate(zip(drawn, effects))}
+            (one,) = pooled.combine_family([hosts], MARGIN)
+            is_called = one["verdict"] in (paired.GAIN, paired.LOSS)
+            called, held = called + is_called, held + (is_called and not one["turned_by"])
+        cells.append(f"{called}, {held}")
+    return [count, f"{between:.1%}", f"{noise:.0%}", *cells]
+
+
 def main():
     source = numpy.random.default_rng(3)
-    print(
-        "| hosts | they differ by | noise | " + " | ".join(f"{effect:.0%}: called, held" for effect in EFFECTS) + " |"
-    )
-    for noise in NOISE:
-        pool = [host(source, noise) for _host in range(POOL)]
-        for between in BETWEEN:
-            for count in HOSTS:
-                cells = []
-                for effect in EFFECTS:
-                    called = held = 0
-                    for _class in range(CLASSES):
-                        drawn = source.choice(POOL, count, replace=False)
-                        hosts = {
-                            str(number): moved(pool[place], effect + source.normal(0, between))
-                            for number, place in enumerate(drawn)
-                        }
-                        (one,) = pooled.combine_family([hosts], MARGIN)
-                        called += one["verdict"] in (paired.GAIN, paired.LOSS)
-                        held += one["verdict"] in (paired.GAIN, paired.LOSS) and not one["turned_by"]
-                    cells.append(f"{called}, {held}")
-                print(f"| {count} | {between:.1%} | {noise:.0%} | {' | '.join(cells)} |", flush=True)
+    pools = {}
+
+    def rows():
+        for noise, between, count in itertools.product(NOISE, BETWEEN, HOSTS):
+            if noise not in pools:
+                pools[noise] = [host(source, noise) for _host in range(POOL)]
+            yield row(source, pools[noise], noise, between, count)
+
+    heads = ["hosts", "they differ by", "noise", *(f"{effect:.0%}: called, held" for effect in EFFECTS)]
+    evaluate.print_table("", heads, rows())
 
 
 if __name__ == "__main__":

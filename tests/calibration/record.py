@@ -1,25 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Record real pinned samples under real noise, to hold the verdicts against.
-
-Each sample is the project's gzip workload on one CPU, run by the project's runner. A slowdown is real: the same command
-on a stream that is longer by that share. The noise is what the machine has, and what these co_runners on the same CPU
-add:
-
-``quiet``      nothing is started
-``co_runner``  a process that takes a twentieth of the CPU, in pieces of a fraction of a millisecond
-``bursty``     two processes that work for up to a third of a second every few seconds
-``drift``      a process whose share of the CPU rises to a quarter and falls again, ten seconds each way
-
-On a machine whose other users leave no CPU free, ``--realtime`` (as root) puts the samples before all of them and the
-co_runners before the samples.
-
-Each kind goes through the same series again and again until its time is over: 6 x 56 samples of equal work, 3 x 56 in
-ABBA order with B slower by 3 %, 28 and then 28 slower by 3 %, 56 in ABBA order with B slower by 5 %. With ``--equal``
-all samples are of equal work, for :mod:`looks`.
-"""
-
-from __future__ import annotations
+"""Record real pinned samples under real noise, to hold the verdicts against."""
 
 import argparse
 import concurrent.futures
@@ -40,20 +21,18 @@ from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads 
 KINDS = ("quiet", "co_runner", "bursty", "drift")
 # The samples of one comparison: 14 blocks of ABBA.
 WINDOW = 56
-SAMPLE_SECONDS = 0.05
 PER_MILLE = (0, 30, 50)
 SEED = 20161103
 DRIFT_SECONDS = 10.0
 
 
-def series():
-    """The series of one round: (name, per mille of additional work of each sample)."""
-    return [
-        ("same", [0] * (6 * WINDOW)),
-        ("abba 3 %", [0, 30, 30, 0] * (3 * WINDOW // 4)),
-        ("before-then-after 3 %", [0] * (WINDOW // 2) + [30] * (WINDOW // 2)),
-        ("abba 5 %", [0, 50, 50, 0] * (WINDOW // 4)),
-    ]
+# One round: (name, per mille of additional work of each sample).
+SERIES = [
+    ("same", [0] * (6 * WINDOW)),
+    ("abba 3 %", [0, 30, 30, 0] * (3 * WINDOW // 4)),
+    ("before-then-after 3 %", [0] * (WINDOW // 2) + [30] * (WINDOW // 2)),
+    ("abba 5 %", [0, 50, 50, 0] * (WINDOW // 4)),
+]
 
 
 def background(cpu, kind, seed):
@@ -78,10 +57,8 @@ def background(cpu, kind, seed):
 
 def start_co_runners(cpu, kind):
     count = {"quiet": 0, "co_runner": 1, "bursty": 2, "drift": 1}[kind]
-    processes = [
-        multiprocessing.Process(target=background, args=(cpu, kind, SEED + 10 * cpu + number), daemon=True)
-        for number in range(count)
-    ]
+    seeds = [SEED + 10 * cpu + number for number in range(count)]
+    processes = [multiprocessing.Process(target=background, args=(cpu, kind, seed), daemon=True) for seed in seeds]
     for process in processes:
         process.start()
     return processes
@@ -122,15 +99,8 @@ def record_cpu(cpu, seconds, streams, parts):
                 if begun > until:
                     break
                 times = [sample(cpu, streams[extra]) for extra in extras]
-                recorded.append(
-                    {
-                        "kind": kind,
-                        "series": name,
-                        "cpu": cpu,
-                        "seconds": round(time.monotonic() - begun, 2),
-                        "microseconds": times,
-                    }
-                )
+                of_series = {"kind": kind, "series": name, "cpu": cpu, "seconds": round(time.monotonic() - begun, 2)}
+                recorded.append({**of_series, "microseconds": times})
         finally:
             for process in processes:
                 process.terminate()
@@ -139,18 +109,12 @@ def record_cpu(cpu, seconds, streams, parts):
 
 
 def record(seconds, count, sample_seconds, parts):
-    """Record on the last CPUs that this process may use, all at the same time.
-
-    Returns the data that :mod:`evaluate` reads.
-    """
+    """Record on the last CPUs that this process may use, all at the same time."""
     cpus = sorted(os.sched_getaffinity(0))[-count:]
     with tempfile.TemporaryDirectory() as directory, concurrent.futures.ProcessPoolExecutor(len(cpus)) as recorders:
         streams = write_streams(directory, cpus[0], sample_seconds)
-        recorded = list(
-            recorders.map(
-                record_cpu, cpus, itertools.repeat(seconds), itertools.repeat(streams), itertools.repeat(parts)
-            )
-        )
+        given = (itertools.repeat(one) for one in (seconds, streams, parts))
+        recorded = list(recorders.map(record_cpu, cpus, *given))
     machine = {"kernel": platform.release(), "cpus": os.cpu_count(), "model": cpu_model()}
     return {"machine": machine, "series": [one for part in recorded for one in part]}
 
@@ -165,23 +129,19 @@ def main():
     parser = argparse.ArgumentParser(description="Record pinned gzip samples under noise.")
     parser.add_argument("--seconds", type=float, default=560, help="how long to record, in all (default: %(default)s)")
     parser.add_argument("--cpus", type=int, default=2, help="on how many CPUs at the same time (default: %(default)s)")
-    parser.add_argument("out", type=Path, help="where to write the samples (.json.gz)")
     parser.add_argument(
-        "--sample-seconds", type=float, default=SAMPLE_SECONDS, help="how long a sample is (default: %(default)s)"
+        "--sample-seconds", type=float, default=0.05, help="how long a sample is (default: %(default)s)"
     )
     parser.add_argument("--equal", action="store_true", help="record equal work only")
     parser.add_argument(
-        "--realtime", action="store_true", help="run before everything else on these CPUs (SCHED_FIFO, needs root)"
+        "--realtime", action="store_true", help="run before all else on these CPUs (SCHED_FIFO, as root)"
     )
+    parser.add_argument("out", type=Path, help="where to write the samples (.json.gz)")
     arguments = parser.parse_args()
     if arguments.realtime:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    data = record(
-        arguments.seconds,
-        arguments.cpus,
-        arguments.sample_seconds,
-        [("same", [0] * WINDOW)] if arguments.equal else series(),
-    )
+    parts = [("same", [0] * WINDOW)] if arguments.equal else SERIES
+    data = record(arguments.seconds, arguments.cpus, arguments.sample_seconds, parts)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     with gzip.open(arguments.out, "wt", encoding="ascii") as out:
         json.dump(data, out, separators=(",", ":"))

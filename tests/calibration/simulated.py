@@ -1,12 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Made-up noise of known kinds, worse and cleaner than what a machine gives: the logarithms of 56 consecutive samples.
-
-Each kind is a function of a generator (numpy.random.Generator) and returns an array of ``WINDOW`` values; an effect is
-added by who uses it.
-"""
-
-from __future__ import annotations
+"""Made-up noise of known kinds, worse and cleaner than what a machine gives."""
 
 import numpy
 
@@ -74,15 +68,6 @@ def coarse_clock(source):
 
 
 KINDS = (
-    gaussian,
-    heavy_tails,
-    skewed,
-    autocorrelated,
-    random_walk,
-    linear_drift,
-    level_shifts,
-    two_frequencies,
-    bursts,
-    one_burst,
-    coarse_clock,
-)
+    gaussian, heavy_tails, skewed, autocorrelated, random_walk, linear_drift, level_shifts, two_frequencies, bursts,
+    one_burst, coarse_clock,
+)  # fmt: skip

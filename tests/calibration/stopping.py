@@ -1,15 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the goal ``precision`` does to verdicts: on recorded samples and on made-up noise,
-stopped early beside measured to the end.
-
-    .venv/bin/python tests/calibration/stopping.py tests/calibration/data/co_runners.json.gz
+"""What the goal ``precision`` does to verdicts: stopped early beside measured to the end.
 
 A window of 56 samples in ABBA order is 28 blocks as a plan takes them: A B, B A, ... The goal looks at the width after
 each block, as the plan does.
 """
-
-from __future__ import annotations
 
 import argparse
 import math
@@ -54,60 +49,52 @@ def blocks_until_precise(before, after, margin):
 
 
 def stopped(windows, margin):
-    """Shares over windows: blocks taken (mean), called when stopped, called after all blocks,
-    called after the fixed plan's.
-    """
-    taken = [(before, after, blocks_until_precise(before, after, margin)) for before, after in map(sides, windows)]
-    return {
-        "blocks": numpy.mean([count for _before, _after, count in taken]),
-        "stopped": numpy.mean([verdict(before, after, count) in CALLED for before, after, count in taken]),
-        "whole": numpy.mean([verdict(before, after, len(before)) in CALLED for before, after, _count in taken]),
-        "fixed": numpy.mean([verdict(before, after, FIXED_RUNS) in CALLED for before, after, _count in taken]),
-    }
+    """Shares over windows: blocks taken (mean), called when stopped, called after all blocks."""
+    found = [(*of_window, blocks_until_precise(*of_window, margin)) for of_window in map(sides, windows)]
+
+    def called(blocks):
+        return numpy.mean([verdict(before, after, blocks or count) in CALLED for before, after, count in found])
+
+    count = numpy.mean([count for _before, _after, count in found])
+    return {"blocks": count, "stopped": called(0), "whole": called(evaluate.WINDOW // 2), "fixed": called(FIXED_RUNS)}
 
 
-def line(name, same, slower):
-    """One row: equal work and slower work."""
-    print(
-        f"| {name} | {same['blocks']:.1f}, {slower['blocks']:.1f} | {100 * same['stopped']:.1f},"
-        f" {100 * same['whole']:.1f} | {100 * slower['stopped']:.0f}, {100 * slower['whole']:.0f} |"
-        f" {slower['blocks'] / FIXED_RUNS:.2f} | {100 * slower['fixed']:.0f} |",
-        flush=True,
-    )
+def row(name, same, slower):
+    """Equal work and slower work."""
+    return [
+        name, f"{same['blocks']:.1f}, {slower['blocks']:.1f}",
+        f"{100 * same['stopped']:.1f}, {100 * same['whole']:.1f}",
+        f"{100 * slower['stopped']:.0f}, {100 * slower['whole']:.0f}",
+        f"{slower['blocks'] / FIXED_RUNS:.2f}", f"{100 * slower['fixed']:.0f}",
+    ]  # fmt: skip
 
 
-def head(title):
-    print(f"\n### {title}\n")
-    print(
-        "| noise | blocks taken of 28: A/A, slower | A/A called: stopped, all 28 | slowdown called: stopped, all 28 "
-        "| time / 20 runs a side | slowdown called in 20 |"
-    )
-    print("|---|---|---|---|---|---|")
+HEADS = """noise|blocks taken of 28: A/A, slower|A/A called: stopped, all 28|slowdown called: stopped, all 28
+time / 20 runs a side|slowdown called in 20"""
 
 
-def print_recorded(series, slowdown, margin):
-    head(f"Recorded, {slowdown}, stopped at {margin:.0%}")
+def print_table(title, rows):
+    evaluate.print_table(title, HEADS.replace("\n", "|").split("|"), rows)
+
+
+def of_recorded(series, slowdown, margin):
     totals = {"same": [], slowdown: []}
-    for kind in dict.fromkeys(one["kind"] for one in series):
+    for kind in evaluate.kinds(series):
         found = {name: evaluate.windows(series, kind, name) for name in totals}
         if found[slowdown]:
-            line(kind, stopped(found["same"], margin), stopped(found[slowdown], margin))
+            yield row(kind, stopped(found["same"], margin), stopped(found[slowdown], margin))
             for name, windows in found.items():
                 totals[name] += windows
-    line("all", stopped(totals["same"], margin), stopped(totals[slowdown], margin))
+    yield row("all", stopped(totals["same"], margin), stopped(totals[slowdown], margin))
 
 
-def print_made_up():
-    head(f"Made up, 3 %, stopped at {MARGIN:.0%}")
+def of_made_up():
     slower = numpy.log(1.03) * numpy.tile([0, 1, 1, 0], evaluate.WINDOW // 4)
     for kind in simulated.KINDS:
         source = numpy.random.default_rng(20261121)
         noise = [kind(source) for _time in range(2 * MADE_UP)]
-        line(
-            kind.__name__.replace("_", " "),
-            stopped([numpy.exp(one) for one in noise[:MADE_UP]], MARGIN),
-            stopped([numpy.exp(one + slower) for one in noise[MADE_UP:]], MARGIN),
-        )
+        same, found = [numpy.exp(one) for one in noise[:MADE_UP]], [numpy.exp(one + slower) for one in noise[MADE_UP:]]
+        yield row(kind.__name__.replace("_", " "), stopped(same, MARGIN), stopped(found, MARGIN))
 
 
 def main():
@@ -116,8 +103,8 @@ def main():
     arguments.add_argument("recordings", nargs="+")
     series = evaluate.load(arguments.parse_args().recordings)
     for slowdown, margin in RECORDED:
-        print_recorded(series, slowdown, margin)
-    print_made_up()
+        print_table(f"Recorded, {slowdown}, stopped at {margin:.0%}", of_recorded(series, slowdown, margin))
+    print_table(f"Made up, 3 %, stopped at {MARGIN:.0%}", of_made_up())
 
 
 if __name__ == "__main__":

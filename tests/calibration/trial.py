@@ -1,18 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How often the verdicts of a switchback trial are wrong, beside what is usual for releases:
-Mann-Whitney and Welch on scrapes, and Kayenta's rule.
+"""How often the verdicts of a switchback trial are wrong, beside what is usual for releases: Mann-Whitney and Welch on
+scrapes, and Kayenta's rule.
 
-    .venv/bin/python tests/calibration/trial.py [RECORDING...]
-
-Made-up series of a service's metric on eight hosts over 24 periods, twenty scrapes in each: scrapes scatter around the
-level of their period, which follows the level of the period before (autocorrelation), the time of the day, what all
-hosts share, bursts, and the host. With recordings of ``record.py`` also those: a host is a stretch of consecutive
-samples of equal work, from a random place on. The trial's design, its units, its looks and its verdicts are the
-collection's own.
+Made-up series of a metric on eight hosts over 24 periods, twenty scrapes in each, which scatter around the level of
+their period; with recordings of ``record.py`` also those: a host is a stretch of consecutive samples of equal work.
 """
-
-from __future__ import annotations
 
 import argparse
 import collections
@@ -48,23 +41,17 @@ KAYENTA_TOLERANCE, KAYENTA_CONFIDENCE = 0.25, 0.98
 Scrapes = dict[str, numpy.ndarray]
 
 
-def series(
-    source: numpy.random.Generator, hosts: t.Sequence[str], rho: float, rhythm: bool = False, bursts: bool = False
-) -> Scrapes:
+def series(source: numpy.random.Generator, hosts, rho: float, rhythm=False, bursts=False) -> Scrapes:
     """Return the logarithm of each scrape: host -> periods x scrapes."""
-    shared = source.normal(0, SHARED, PERIODS) + (
-        RHYTHM * numpy.sin(numpy.linspace(0, 2 * math.pi, PERIODS, endpoint=False)) if rhythm else 0.0
-    )
+    day = numpy.sin(numpy.linspace(0, 2 * math.pi, PERIODS, endpoint=False))
+    shared = source.normal(0, SHARED, PERIODS) + (RHYTHM * day if rhythm else 0.0)
     found = {}
     for host in hosts:
         level = [source.normal(0, LEVEL)]
         for step in source.normal(0, LEVEL * math.sqrt(1 - rho * rho), PERIODS - 1):
             level.append(rho * level[-1] + step)
-        values = (
-            source.normal(0, SCRAPE, (PERIODS, SCRAPES))
-            + (numpy.array(level) + shared)[:, None]
-            + source.normal(0, BETWEEN)
-        )
+        values = source.normal(0, SCRAPE, (PERIODS, SCRAPES)) + (numpy.array(level) + shared)[:, None]
+        values += source.normal(0, BETWEEN)
         if bursts:
             # A burst lasts five scrapes and takes half of the rate, once in three periods.
             for period in range(PERIODS):
@@ -76,13 +63,7 @@ def series(
 
 
 def recorded(source: numpy.random.Generator, hosts: t.Sequence[str], rates: t.Sequence[numpy.ndarray]) -> Scrapes:
-    """Return the same of a recording.
-
-    Args:
-        source: of random places.
-        hosts: their names.
-        rates: the logarithms of consecutive samples' rates, of each CPU.
-    """
+    """Return the same of a recording."""
     found = {}
     for host in hosts:
         rate = rates[source.integers(0, len(rates))]
@@ -114,24 +95,12 @@ def with_effect(scrapes: Scrapes, arms: t.Mapping[str, t.Sequence[str]], effect:
 
 def usual(scrapes: Scrapes, arms: t.Mapping[str, t.Sequence[str]]) -> dict[str, bool]:
     """Whether the usual tests call a difference between the scrapes of both arms."""
+    periods = [(name, scrapes[host][at]) for host, of_host in arms.items() for at, name in enumerate(of_host)]
     one, other = (
-        numpy.exp(
-            numpy.concatenate(
-                [
-                    scrapes[host][period]
-                    for host, of_host in arms.items()
-                    for period, name in enumerate(of_host)
-                    if name == arm
-                ]
-            )
-        )
-        for arm in (BASELINE, CANDIDATE)
+        numpy.exp(numpy.concatenate([found for name, found in periods if name == arm])) for arm in (BASELINE, CANDIDATE)
     )
-    return {
-        "Mann-Whitney": stats.mannwhitneyu(one, other).pvalue < 0.05,
-        "Welch": stats.ttest_ind(one, other, equal_var=False).pvalue < 0.05,
-        "Kayenta": kayenta(one, other),
-    }
+    mann_whitney, welch = stats.mannwhitneyu(one, other), stats.ttest_ind(one, other, equal_var=False)
+    return {"Mann-Whitney": mann_whitney.pvalue < 0.05, "Welch": welch.pvalue < 0.05, "Kayenta": kayenta(one, other)}
 
 
 def kayenta(control: numpy.ndarray, experiment: numpy.ndarray) -> bool:
@@ -139,9 +108,11 @@ def kayenta(control: numpy.ndarray, experiment: numpy.ndarray) -> bool:
     estimate = float(numpy.median(numpy.subtract.outer(experiment, control)))
     side = math.copysign(1.0, estimate)
     # The end of the interval lies beyond a shift where the test rejects that shift.
-    tested = stats.mannwhitneyu(
-        side * (experiment - KAYENTA_TOLERANCE * estimate), side * control, alternative="greater", method="asymptotic"
+    shifted, how = (
+        side * (experiment - KAYENTA_TOLERANCE * estimate),
+        {"alternative": "greater", "method": "asymptotic"},
     )
+    tested = stats.mannwhitneyu(shifted, side * control, **how)
     return bool(tested.pvalue < (1 - KAYENTA_CONFIDENCE) / 2)
 
 
@@ -150,33 +121,18 @@ def trial_of(seed: int) -> Trial:
     hosts = [design.Member(f"web{number}", "x", float(number)) for number in range(HOSTS)]
     arms = (BASELINE, CANDIDATE)
     drawn = design.draw(design.SWITCHBACK, hosts, design.Wanted(arms, PERIODS, 0, HOSTS, seed))
-    return Trial(
-        "simulated",
-        "2026-01-01T00:00:00Z",
-        arms,
-        {arm: arm for arm in arms},
-        (METRIC,),
-        None,
-        (),
-        0.01,
-        300.0,
-        60.0,
-        drawn,
-        seed,
-    )
+    titles = {arm: arm for arm in arms}
+    begin = "2026-01-01T00:00:00Z"
+    return Trial("simulated", begin, arms, titles, (METRIC,), None, (), 0.01, 300.0, 60.0, drawn, seed)
 
 
 def ended(trial: Trial, scrapes: Scrapes) -> tuple[str, float, float, float]:
-    """Follow a trial block by block with its looks: the verdict, the share of the periods that it took,
-    and the ends of the interval.
-    """
+    """Follow a trial block by block with its looks."""
     found = evidence.Looks()
+    means = {host: numpy.exp(one).mean(axis=1).tolist() for host, one in scrapes.items()}
     for periods in range(2, PERIODS + 1, 2):
         known = {
-            host: [
-                units.Period(number, arms[number], {METRIC.name: float(numpy.exp(scrapes[host][number]).mean())})
-                for number in range(periods)
-            ]
+            host: [units.Period(one, arms[one], {METRIC.name: means[host][one]}) for one in range(periods)]
             for host, arms in trial.design.schedule.items()
         }
         found = evidence.look(trial, known, units.blocks_over(trial.design, known, ()), found)
@@ -186,9 +142,7 @@ def ended(trial: Trial, scrapes: Scrapes) -> tuple[str, float, float, float]:
     return one["verdict"], periods / PERIODS, one["ci_low"], one["ci_high"]
 
 
-def row(
-    kind: str, made: t.Callable[[numpy.random.Generator, t.Sequence[str]], Scrapes], effect: float, count: int
-) -> str:
+def row(kind: str, made: t.Callable[..., Scrapes], effect: float, count: int) -> list[str]:
     """A row of the table; ``made`` returns the series of hosts."""
     calls: collections.Counter[tuple[str, str]] = collections.Counter()
     own, time, holds = 0, 0.0, 0
@@ -209,28 +163,17 @@ def row(
         time += share
         holds += low <= 1 - effect <= high
     interval = stats.binomtest(own, count).proportion_ci(method="wilson")
-    cells = [
-        kind,
-        f"{effect:.0%}",
-        f"{own / count:.1%} ({interval.low:.1%} to {interval.high:.1%})",
-        f"{time / count:.2f}",
-        f"{holds / count:.1%}",
-        *(
-            ", ".join(f"{calls[name, test] / count:.0%}" for name in ("schedule", "canary"))
-            for test in ("Mann-Whitney", "Welch", "Kayenta")
-        ),
-    ]
-    return f"| {' | '.join(cells)} |"
+    tests = [[calls[name, test] for name in ("schedule", "canary")] for test in ("Mann-Whitney", "Welch", "Kayenta")]
+    called = f"{own / count:.1%} ({interval.low:.1%} to {interval.high:.1%})"
+    others = [", ".join(f"{one / count:.0%}" for one in both) for both in tests]
+    return [kind, f"{effect:.0%}", called, f"{time / count:.2f}", f"{holds / count:.1%}", *others]
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "recordings",
-        nargs="*",
-        metavar="RECORDING",
-        help="recorded noise, such as tests/calibration/data/co_runners.json.gz",
+        "recordings", nargs="*", metavar="RECORDING", help="recorded noise, as in tests/calibration/data"
     )
     parser.add_argument("--count", type=int, default=400, help="made-up trials of each row (default %(default)s)")
     arguments = parser.parse_args()
@@ -239,13 +182,9 @@ def main() -> None:
     kinds |= {kind: functools.partial(recorded, rates=rates) for kind, rates in rates_of(arguments.recordings).items()}
     print(f"{count} made-up trials a row, {HOSTS} hosts, {PERIODS} periods, {SCRAPES} scrapes in each")
     print("The usual tests on scrapes: with the trial's schedule, and as a canary on half of the hosts")
-    print(
-        "| series | effect | called | time / all periods | interval holds it | Mann-Whitney | Welch | Kayenta's rule |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
-    for effect in EFFECTS:
-        for kind, made in kinds.items():
-            print(row(kind, made, effect, count), flush=True)
+    heads = ["series", "effect", "called", "time / all periods", "interval holds it", "Mann-Whitney", "Welch"]
+    rows = (row(kind, made, effect, count) for effect in EFFECTS for kind, made in kinds.items())
+    evaluate.print_table("", [*heads, "Kayenta's rule"], rows)
 
 
 if __name__ == "__main__":

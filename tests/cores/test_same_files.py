@@ -1,12 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Playbooks of a policy, with the ansible-core that runs these tests and with that of `make setup`: both write the same
-files, byte for byte but for times.
-
-The Python of the tried environment runs pytest. The other one is found by PATH, which `make` sets.
-"""
-
-from __future__ import annotations
+"""Playbooks of a policy, with the ansible-core that runs these tests and with that of `make setup`."""
 
 import concurrent.futures
 import json
@@ -48,21 +42,16 @@ HEALTH = """
 
 
 def with_both(directory: pathlib.Path, work) -> dict[str, dict[str, str]]:
-    """Do the same with both releases, side by side.
-
-    `work` gets a directory and a Python, and returns what is compared beside the files, name -> text.
-
-    Returns:
-        The two trees, `usual` and `tried`: path, or name -> text without times.
-    """
+    """Do the same with both releases, side by side."""
     places = {"usual": (directory / "usual", USUAL), "tried": (directory / "tried", sys.executable)}
     for place, _python in places.values():
         place.mkdir()
     with concurrent.futures.ThreadPoolExecutor() as pool:
         calls = {name: pool.submit(work, place, python) for name, (place, python) in places.items()}
+    saw = {name: call.result() for name, call in calls.items()}
     return {
-        name: {**written(places[name][0]), **{key: plain(text, places[name][0]) for key, text in call.result().items()}}
-        for name, call in calls.items()
+        name: {**written(place), **{key: plain(text, place) for key, text in saw[name].items()}}
+        for name, (place, _python) in places.items()
     }
 
 
@@ -88,14 +77,9 @@ def shown(seen: str) -> str:
 
 
 def recap(seen: str) -> str:
-    """What became of each host.
-
-    How many tasks were well is left out: before ansible-core 2.19 those that include others do not count.
-    """
-    return "\n".join(
-        f"{host} {counts}"
-        for host, counts in re.findall(r"^(\S+) +: ok=\d+ +(.*)$", seen[seen.rindex("PLAY RECAP") :], re.MULTILINE)
-    )
+    """What became of each host."""
+    found = re.findall(r"^(\S+) +: ok=\d+ +(.*)$", seen[seen.rindex("PLAY RECAP") :], re.MULTILINE)
+    return "\n".join(f"{host} {counts}" for host, counts in found)
 
 
 def evaluated(directory: pathlib.Path) -> None:

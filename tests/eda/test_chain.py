@@ -1,10 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The chain of examples/eda: the metrics of a check, Prometheus, Alertmanager, ansible-rulebook and smt_enforce, each
-the real one, on simulated hosts. `make remediation` runs it.
-"""
-
-from __future__ import annotations
+"""The chain of examples/eda: the metrics of a check, Prometheus, Alertmanager."""
 
 import contextlib
 import json
@@ -43,14 +39,8 @@ def started(directory, command, **environment):
     """Run a program. Yields the file of what it says."""
     log = directory / "log"
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=directory,
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
+        how = {"cwd": directory, "env": {**os.environ, **environment}, "stdin": subprocess.DEVNULL}
+        process = subprocess.Popen(command, stdout=output, stderr=output, **how)
         try:
             yield log
         finally:
@@ -87,11 +77,9 @@ class Chain:
 
     def send(self, *alerts, token=TOKEN):
         """Send alerts as Alertmanager does. Returns the status of the answer."""
-        request = urllib.request.Request(
-            self.receiver,
-            json.dumps({"version": "4", "status": "firing", "alerts": alerts}).encode(),
-            {"Content-Type": "application/json", "Authorization": f"Bearer {token}"},
-        )
+        body = json.dumps({"version": "4", "status": "firing", "alerts": alerts}).encode()
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+        request = urllib.request.Request(self.receiver, body, headers)
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
                 return answer.status
@@ -140,20 +128,11 @@ def alertmanager(place, receiver):
     (place / "alertmanager.yml").write_text(yaml.safe_dump(config))
     listens = f"127.0.0.1:{prometheus_server.free_port()}"
     program = prometheus_server.unpacked("prometheus-alertmanager", "usr/bin/prometheus-alertmanager")
-    command = [
-        # Debian's reads a template below /usr/share, of a package that is not installed here.
-        *UNSHARE,
-        "sh",
-        "-c",
-        'mount --bind "$1" /usr/share && shift && exec "$@"',
-        "sh",
-        str(pathlib.Path(program).parents[1] / "share"),
-        program,
-        "--config.file=alertmanager.yml",
-        f"--storage.path={place / 'data'}",
-        f"--web.listen-address={listens}",
-        "--cluster.listen-address=",
-    ]
+    # Debian's reads a template below /usr/share, of a package that is not installed here.
+    shares = ["sh", "-c", 'mount --bind "$1" /usr/share && shift && exec "$@"', "sh"]
+    given = {"config.file": "alertmanager.yml", "storage.path": place / "data", "web.listen-address": listens}
+    words = [f"--{name}={value}" for name, value in {**given, "cluster.listen-address": ""}.items()]
+    command = [*UNSHARE, *shares, str(pathlib.Path(program).parents[1] / "share"), program, *words]
     with started(place, command):
         yield listens
 

@@ -1,13 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A controller in a folder of its own, hosts that a program plays, and what a playbook did to both.
-
-The controller's folder has all that Ansible reads from where it is called: inventory, host and group variables,
-configuration, plugins, a home and a folder for temporary files. Results go to `project/out`, and nothing else of it may
-change.
-"""
-
-from __future__ import annotations
+"""A controller in a folder of its own, hosts that a program plays, and what a playbook did to both."""
 
 import contextlib
 import dataclasses
@@ -17,7 +10,6 @@ import os
 import pathlib
 import re
 import signal
-import stat
 import subprocess
 import sys
 import time
@@ -53,16 +45,13 @@ class Answer:
 
 def of(document: t.Any, **how: t.Any) -> Answer:
     """The answer that is this JSON document; bytes are taken as they are."""
-    return Answer(
-        document if isinstance(document, bytes) else json.dumps(document).encode("utf-8", "surrogatepass"), how
-    )
+    is_raw = isinstance(document, bytes)
+    return Answer(document if is_raw else json.dumps(document).encode("utf-8", "surrogatepass"), how)
 
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """A host of the play: by key (see `host_program`) what it says instead of what the real modules said, its variables
-    of the inventory, and a Python by which it runs what it is asked for.
-    """
+    """A host of the play: by key (see `host_program`) what it says instead of what the real modules said."""
 
     name: str
     answers: t.Mapping[str, Answer] = dataclasses.field(default_factory=dict)
@@ -70,11 +59,9 @@ class Host:
     python: str | None = None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Play:
-    """A playbook as it is called, with variables of all hosts in the inventory; results go below `out`. What hosts tell
-    of themselves goes before these, as far as Ansible lets it.
-    """
+    """A playbook as it is called, with variables of all hosts in the inventory."""
 
     name: str
     playbook: str
@@ -107,67 +94,38 @@ class Run:
         return self.terminal.decode("utf-8", "replace")
 
 
+MINE = "set_by_the_user: 1\n"
 PROJECT = {
     "ansible.cfg": "[defaults]\ninventory = inventory\nretry_files_enabled = false\n",
-    "inventory/host_vars/honest1.yml": "set_by_the_user: 1\n",
-    "host_vars/honest2.yml": "set_by_the_user: 3\n",
-    "group_vars/all.yml": "set_by_the_user: 4\n",
     "filter_plugins/mine.py": "class FilterModule:\n    def filters(self):\n        return {}\n",
     "library/mine.py": "#!/usr/bin/python\n",
-    "action_plugins/mine.txt": "mine\n",
-    "callback_plugins/mine.txt": "mine\n",
-    "roles/mine/tasks/main.yml": "[]\n",
-    "site.yml": "[]\n",
-    "requirements.yml": "collections: []\n",
+    **dict.fromkeys(("inventory/host_vars/honest1.yml", "host_vars/honest2.yml", "group_vars/all.yml"), MINE),
+    **dict.fromkeys(("action_plugins/mine.txt", "callback_plugins/mine.txt"), "mine\n"),
+    **dict.fromkeys(("roles/mine/tasks/main.yml", "site.yml"), "[]\n"),
 }
 
 
 def play(
-    directory: pathlib.Path,
-    answers: pathlib.Path,
-    wanted: Play,
-    hosts: t.Sequence[Host],
-    baseline: Run | None = None,
-    time_limit: float = 300,
-    place: t.Callable[[pathlib.Path], None] = lambda _project: None,
-) -> Run:
-    """Call a playbook of the collection.
-
-    Args:
-        directory: a new one.
-        wanted: the playbook and its variables.
-        answers: a folder of what real modules answered, by key.
-        hosts: in the order of the inventory.
-        baseline: the same call without the hosts in question: what takes more memory than that and `MAX_BYTES` is
-            killed.
-        time_limit: seconds more than the baseline took after which the call is killed.
-        place: called with the folder of the call, to put further files there.
-    """
+    directory: pathlib.Path, answers: pathlib.Path, wanted: Play, hosts, baseline=None, time_limit=300,
+    place=lambda _project: None,
+) -> Run:  # fmt: skip
+    """Call a playbook of the collection; it may cost more than the ``baseline`` only so much."""
     project = _prepare(directory, hosts, answers)
     place(project)
     (project / "inventory/group_vars").mkdir()
     (project / "inventory/group_vars/all.yml").write_text(json.dumps({"set_by_the_user": 2, **wanted.variables}))
     places = [project, directory / "home", directory / "tmp", ROOT / "playbooks", ROOT / "roles", ROOT / "plugins"]
     before = {place: _snapshot(place) for place in places}
-    most = (
-        None
-        if baseline is None
-        else baseline.memory + MAX_BYTES + FORK_BYTES * max(0, min(wanted.forks, len(hosts)) - SOME_FORKS)
-    )
+    forks = max(0, min(wanted.forks, len(hosts)) - SOME_FORKS)
+    most = baseline and baseline.memory + MAX_BYTES + FORK_BYTES * forks
     seconds = time_limit + (baseline.seconds if baseline else 0)
     begun = time.monotonic()
+    command = [ANSIBLE_PLAYBOOK, wanted.playbook, "--forks", str(wanted.forks), *wanted.arguments]
+    how = {"cwd": project, "env": _environment(directory), "start_new_session": True, "umask": wanted.umask}
     with (directory / "terminal").open("wb") as terminal:
-        process = subprocess.Popen(
-            [ANSIBLE_PLAYBOOK, wanted.playbook, "--forks", str(wanted.forks), *wanted.arguments],
-            cwd=project,
-            env=_environment(directory, wanted),
-            stdin=subprocess.DEVNULL,
-            stdout=terminal,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            umask=wanted.umask,
-        )
-        memory, killed = _watch(process, most, seconds, directory / "terminal")
+        how |= {"stdin": subprocess.DEVNULL, "stdout": terminal, "stderr": subprocess.STDOUT}
+        with subprocess.Popen(command, **how) as process:
+            memory, killed = _watch(process, most, seconds, directory / "terminal")
     took = time.monotonic() - begun
     changed = [line for place in places for line in _differences(place, before[place], _snapshot(place))]
     # What was killed could not clear its temporary files away.
@@ -205,51 +163,30 @@ def _prepare(directory, hosts, answers):
             (place / "mutants" / key).write_bytes(answer.body.replace(b"@PWNED@", str(project / "PWNED").encode()))
             if answer.how:
                 (place / "mutants" / f"{key}.how").write_text(json.dumps(answer.how))
-        inventory[host.name] = {
-            "ansible_connection": "local",
-            "ansible_shell_executable": str(place / "shell"),
-            "ansible_python_interpreter": host.python or str(place / "python"),
-            "ansible_remote_tmp": str(place / "tmp"),
-            "ansible_async_dir": str(place / "async"),
-            **host.variables,
-        }
+        paths = {"shell_executable": "shell", "python_interpreter": "python", "remote_tmp": "tmp", "async_dir": "async"}
+        known = {f"ansible_{name}": str(place / path) for name, path in paths.items()}
+        python = {"ansible_python_interpreter": host.python} if host.python else {}
+        inventory[host.name] = {"ansible_connection": "local", **known, **python, **host.variables}
     (project / "inventory/hosts.json").write_text(json.dumps({"all": {"hosts": inventory}}))
     return project
 
 
-def _environment(directory, wanted):
-    return {
-        "PATH": os.environ["PATH"],
-        "LANG": "C.UTF-8",
-        "HOME": str(directory / "home"),
-        "TMPDIR": str(directory / "tmp"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "ANSIBLE_NOCOLOR": "1",
-        "ANSIBLE_PIPELINING": "1",
-        "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
-        "ANSIBLE_CALLBACKS_ENABLED": "keep_results",
-        "KEEP_RESULTS_PATH": str(directory / "results.jsonl"),
-        "KEEP_RESULTS_WHOLE": ",".join(HONEST),
-    }
+def _environment(directory):
+    fixed = {"LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", "ANSIBLE_NOCOLOR": "1", "ANSIBLE_PIPELINING": "1"}
+    keeps = {"ANSIBLE_CALLBACK_PLUGINS": HERE / "callback", "ANSIBLE_CALLBACKS_ENABLED": "keep_results"}
+    keeps |= {"KEEP_RESULTS_PATH": directory / "results.jsonl", "KEEP_RESULTS_WHOLE": ",".join(HONEST)}
+    places = {"HOME": directory / "home", "TMPDIR": directory / "tmp", "PATH": os.environ["PATH"]}
+    return {name: str(value) for name, value in {**fixed, **keeps, **places}.items()}
 
 
 def _lines(path):
     return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
 
 
-# The controller's processes
-
-
 def _watch(process, most, seconds, terminal):
-    """Wait for a process.
-
-    Returns (most memory it held at once, why it was killed).
-    """
-    begun = time.monotonic()
-    memory, killed = 0, None
-    while True:
-        if process.poll() is not None:
-            return memory, killed
+    """Wait for a process, and kill it where it costs too much. Returns the most memory that it had, and why."""
+    begun, memory, killed = time.monotonic(), 0, None
+    while process.poll() is None:
         tree = [process.pid, *descendants(process.pid)]
         memory = max(memory, sum(_memory(one) for one in tree if _command_line(one) == _command_line(process.pid)))
         if killed is None:
@@ -259,35 +196,26 @@ def _watch(process, most, seconds, terminal):
                 killed = f"it had not ended after {seconds:.0f} s"
             elif terminal.stat().st_size > 1 << 30:
                 killed = "it printed more than 1 GB"
-            if killed:
-                for one in tree:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(one, signal.SIGKILL)
+            for one in tree if killed else ():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(one, signal.SIGKILL)
         time.sleep(LOOK_SECONDS)
+    return memory, killed
 
 
 def _command_line(pid):
-    """What tells Ansible's own processes, which are forks of one, from what they start:
-    that is the host's side here.
-    """
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read() or None
-    except OSError:
-        return None
+    """What tells Ansible's own processes, which are forks of one, from what they start."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read() or None
+    return None
 
 
 def _memory(pid):
     """Bytes; what several forks share counts for each of them in part, so that a sum counts it once."""
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
-            found = re.search(rb"^Pss: +([0-9]+) kB", file.read(), re.MULTILINE)
-    except OSError:
-        return 0
-    return int(found.group(1)) * 1024 if found else 0
-
-
-# The controller's files
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+        found = re.search(rb"^Pss: +([0-9]+) kB", file.read(), re.MULTILINE)
+        return int(found.group(1)) * 1024 if found else 0
+    return 0
 
 
 def _snapshot(place):
@@ -296,16 +224,13 @@ def _snapshot(place):
     for folder, folders, files in os.walk(place):
         folders[:] = [name for name in folders if name != "__pycache__"]
         for name in [*folders, *files]:
-            path = os.path.join(folder, name)
-            about = os.lstat(path)
-            if stat.S_ISLNK(about.st_mode):
-                holds = os.readlink(path)
-            elif stat.S_ISREG(about.st_mode):
-                with open(path, "rb") as file:
-                    holds = hashlib.file_digest(file, "sha256").hexdigest()
-            else:
-                holds = ""
-            found[path] = (oct(about.st_mode), holds)
+            path = pathlib.Path(folder, name)
+            about, holds = path.lstat(), ""
+            if path.is_symlink():
+                holds = path.readlink()
+            elif path.is_file():
+                holds = hashlib.sha256(path.read_bytes()).hexdigest()
+            found[str(path)] = (oct(about.st_mode), holds)
     return found
 
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What tests with a compromised host share: what real modules answered."""
 
-from __future__ import annotations
-
 import sys
 
 import one_run

@@ -1,18 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host of a play, as far as Ansible sees it: the program that stands for its shell and for its Python.
-
-It lies as `shell` and as `python` in the host's folder. A call of a module, a look at a plan's progress, and a look
-at the rollback timer is answered from `mutants/KEY` or `answers/KEY`, and nothing of it is run. Where `real` holds
-the path of a real Python, only `mutants/KEY` is; that runs everything else, and what it answered is kept as
-`said/KEY.N`. What only serves the transport (a temporary folder) is run for real.
-
-KEY is the module and what it was asked for (`smt_benchmark.collect`); `KEY.N` is the answer to the Nth call and goes
-before `KEY`. Beside `mutants/KEY` may lie `KEY.how`, JSON: `times` (the answer is repeated), `stderr` and
-`stderr_times`, `exit`, `signal`, `sleep` (seconds, before the answer). `log` gets a line for each call: the key,
-whether the answer was a mutant, and which run it is about. Started with -I and -S, because it is started thousands of
-times.
-"""
+"""A host of a play, as far as Ansible sees it: the program that stands for its shell and for its Python."""
 
 import json
 import os
@@ -64,13 +52,12 @@ def _asked(command, python, piped):
     module = MODULE.search(text or b"")
     if not module:
         return None, ""
-    name = module.group(1).decode()
-    parameters = PARAMETERS.search(text)
-    asked = re.search(rb'"%s": "([a-z]+)"' % ASKED[name], parameters.group(1)) if name in ASKED and parameters else None
-    run = re.search(rb'"run": "([^"]*)"', parameters.group(1)) if parameters else None
-    return f"{name}.{asked.group(1).decode()}" if asked else name, (
-        run.group(1).decode().replace(" ", "_") if run else ""
-    )
+    name, parameters = module.group(1).decode(), PARAMETERS.search(text)
+    given = parameters.group(1) if parameters else b""
+    asked = re.search(rb'"%s": "([a-z]+)"' % ASKED[name], given) if name in ASKED else None
+    run = re.search(rb'"run": "([^"]*)"', given)
+    key = f"{name}.{asked.group(1).decode()}" if asked else name
+    return key, run.group(1).decode().replace(" ", "_") if run else ""
 
 
 def _record(home, key, command, piped, run):

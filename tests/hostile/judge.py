@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a compromised host did to a run of a playbook, as sentences; none where it harmed nobody but itself."""
 
-from __future__ import annotations
-
 import collections
 import json
+import pathlib
 import re
 
 import arena
@@ -22,8 +21,11 @@ BROKEN = (
     "worker was found in a dead state",
     "Unexpected Exception",
 )
-# The last play of a rollout, which Ansible does not begin where the rollout stopped because all of a wave failed.
-AFTER_THE_ROLLOUT = "Fail the host unless it is as wanted"
+# Of the last play of a rollout, which Ansible does not begin where it stopped because all of a wave failed.
+AFTER_THE_ROLLOUT = (
+    "Fail the host unless it is as wanted",
+    "threadwise.smt.smt_policy : Give the node the labels of its state",
+)
 # A task without hosts, which Ansible shows as one of the first host.
 END_OF_ALL = "End the call if it cannot be carried out"
 # The play of hosts that were evaluated has one host where none was, the first.
@@ -50,13 +52,7 @@ def faults(run: arena.Run, baseline: arena.Run) -> list[str]:
     there, wanted = honest_parts(run), honest_parts(baseline)
     assert wanted[f"results of {arena.HONEST[0]}"], baseline.text()
     for name in sorted(wanted):
-        # An overview has a column more where another host measured more.
-        same = (
-            there.get(name, frozenset()) >= wanted[name]
-            if isinstance(wanted[name], frozenset)
-            else there.get(name) == wanted[name]
-        )
-        if not same:
+        if there.get(name) != wanted[name]:
             found.append(f"of an honest host: {name}: {_first_difference(wanted[name], there.get(name))}")
     found += _files(run)
     return found
@@ -84,12 +80,9 @@ def _terminal(run, baseline):
 def _files(run):
     """What holds for files that were written, of whomever they tell."""
     found = []
-    for path in sorted(run.out.rglob("*")):
+    for path in sorted(filter(pathlib.Path.is_file, run.out.rglob("*"))):
         name = str(path.relative_to(run.out))
-        if not path.is_file():
-            continue
-        if STEERS.search(name):
-            found.append(f"a file's name: {name!r}")
+        found += [f"a file's name: {name!r}"] if STEERS.search(name) else []
         found += [f"{name}: {wrong}" for wrong in _content(path)]
     for path in sorted(run.out.glob("results/*/*.json")):
         if path.stem in run.logs:
@@ -101,14 +94,12 @@ def _files(run):
 
 def _content(path):
     """What is wrong with the content of a file that was written."""
-    found = []
+    found = ["a host's own verdict is in it"] if BELIEVED.encode() in path.read_bytes() else []
     if path.suffix == ".json" and path.stem in ("results", "smt"):
         try:
             json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
         except ValueError as error:
             found.append(str(error))
-    if BELIEVED.encode() in path.read_bytes():
-        found.append("a host's own verdict is in it")
     if path.suffix == ".prom":
         lines = path.read_text(encoding="utf-8").splitlines()
         series = collections.Counter(line.rpartition(" ")[0] for line in lines if not line.startswith("#"))
@@ -140,9 +131,8 @@ def _not_of_its_place(path):
     except (ValueError, RecursionError) as error:
         return [str(error)]
     names = {"run": path.parent.name, "host": path.stem}
-    wrong = [
-        f"it says that it is of {key} {document.get(key)!r:.100}" for key in names if document.get(key) != names[key]
-    ]
+    others = [key for key, name in names.items() if document.get(key) != name]
+    wrong = [f"it says that it is of {key} {document.get(key)!r:.100}" for key in others]
     return wrong + [f"it holds {key!r:.100}" for key in document if key.startswith(("ansible_", "_"))]
 
 
@@ -154,36 +144,25 @@ def honest_parts(run: arena.Run) -> dict[str, object]:
     """What tells of an honest host, by where it stands; moments and the run's own folder are made the same."""
     parts: dict[str, object] = {}
     for host in arena.HONEST:
-        index = _cells(run, host)
-        if index:
-            parts[f"overview of {host}"] = index
-        parts[f"results of {host}"] = [
-            _plain(run, json.dumps({key: line.get(key) for key in ("task", "status", "result")}, sort_keys=True))
+        mine = [
+            line
             for line in run.results
             if line["host"] == host
             and not line["once"]
-            and line["task"] not in (AFTER_THE_ROLLOUT, END_OF_ALL)
+            and line["task"] not in (*AFTER_THE_ROLLOUT, END_OF_ALL)
             and (line["task"], line["status"]) != NOBODY_WAS_EVALUATED
         ]
+        known = [{key: line.get(key) for key in ("task", "status", "result")} for line in mine]
+        parts[f"results of {host}"] = [_plain(run, json.dumps(one, sort_keys=True)) for one in known]
         spoken = re.compile(rf"(wave \d+: )?{host}(: | +)(?!.*: ok=\d)")
         # A rollout shows its table again at the end, unless it stopped because all of a wave failed.
         lines = [_plain(run, " ".join(line.split())) for line in run.text().split("\n") if spoken.match(line)]
         parts[f"terminal of {host}"] = list(dict.fromkeys(lines))
-        for path in sorted(run.out.rglob("*")):
-            if path.is_file():
-                shown = _of_host(path, host)
-                if shown:
-                    parts[f"{path.relative_to(run.out)} of {host}"] = _plain(run, shown)
+        for path in sorted(filter(pathlib.Path.is_file, run.out.rglob("*"))):
+            shown = _of_host(path, host)
+            if shown:
+                parts[f"{path.relative_to(run.out)} of {host}"] = _plain(run, shown)
     return parts
-
-
-def _cells(run, host):
-    """What the cells of a host's row in the overview say."""
-    pages = [
-        path.read_text(encoding="utf-8", errors="replace") for path in run.out.glob(f"results/{arena.RUN}/index.html")
-    ]
-    rows = [row for page in pages for row in _rows(page, host)]
-    return frozenset(cell for row in rows for cell in re.findall(r"<t[hd]\b[^>]*>(.*?)</t[hd]>", row, re.DOTALL))
 
 
 def _rows(page, host):
@@ -219,12 +198,6 @@ def _plain(run, text):
 def _first_difference(wanted, there):
     if there is None:
         return "it is not there"
-    if isinstance(wanted, frozenset):
-        return f"{sorted(wanted - there)[:3]} missing"
-    if isinstance(wanted, list):
-        for number, line in enumerate(wanted):
-            if number >= len(there) or there[number] != line:
-                return f"{line[:300]!r} became {there[number][:300] if number < len(there) else 'nothing'!r}"
-        return f"more than there was: {there[len(wanted)][:300]!r}"
-    place = next((number for number, pair in enumerate(zip(wanted, there)) if pair[0] != pair[1]), 0)
-    return f"{wanted[max(0, place - 60) : place + 100]!r} became {there[max(0, place - 60) : place + 100]!r}"
+    place = next((at for at, pair in enumerate(zip(wanted, there)) if pair[0] != pair[1]), min(len(wanted), len(there)))
+    first, length = (max(0, place - 60), 160) if isinstance(wanted, str) else (place, 1)
+    return f"{str(wanted[first : first + length])[:300]!r} became {str(there[first : first + length])[:300]!r}"

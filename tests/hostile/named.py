@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Attacks that were thought of, each with a name: what one host answers, to which playbook."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import typing as t
@@ -28,13 +26,7 @@ Change = t.Callable[[t.Any], t.Any]
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """An attack.
-
-    Attributes:
-        answers: made from the recordings when they are there.
-        alone: whether it has to be the first host of all, by whose variables the tasks for all are done.
-        large: whether it takes much time, and is for the night.
-    """
+    """An attack."""
 
     name: str
     play: arena.Play
@@ -50,9 +42,7 @@ CASES: list[Case] = []
 
 
 def cases(play: arena.Play, key: str, variants: t.Mapping[str, Change], **how: bool) -> None:
-    """Cases that differ in what a function makes of the real answer to one call:
-    `{name: function(document) -> document, bytes or Answer}`.
-    """
+    """Cases that differ in what a function makes of the real answer to one call, of a name each."""
     for name, change in variants.items():
 
         def answers(recordings, change=change):
@@ -140,78 +130,30 @@ def adds(host: str, group: str) -> dict[str, t.Any]:
     return {"changed": True, "add_host": {"host_name": host, "groups": [group], "host_vars": variables}}
 
 
-# Where files go
-
-cases(
-    EVALUATION,
-    "smt_benchmark.describe",
-    {
-        "an earlier run's name is a path": added(uncollected=[PWNED]),
-        "an earlier run's name is above": added(uncollected=["..", ".", "", "../.."]),
-        "an earlier run's name steers the terminal": added(uncollected=["x" + DISPLAY, f"x\n{FORGED}"]),
-        "an earlier run's name is no text": added(uncollected=[{"a": 1}, 5, None, ["x"], "x\x00y", "x/y", "x" * 5000]),
-        "an earlier run is the one that is asked for": added(uncollected=[arena.RUN, arena.RUN]),
-        "earlier runs are no list": added(uncollected="earlier"),
-        "thousands of earlier runs": added(uncollected=[f"earlier{number}" for number in range(3000)]),
-        "an announcement steers the terminal": added(announcement=[DISPLAY, f"x\n{FORGED}", 5]),
-        "an announcement without end": added(announcement=["x" * 200] * 100_000),
-        "the plan's folder leads elsewhere": added(directory=f"/tmp; touch {PWNED};"),
-        "the plan's folder is no text": added(directory=5),
-    },
-)
+VARIABLES = {"ansible_remote_tmp": LOOKUP, "ansible_connection": "local", "_meta": {"hostvars": {}}}
+METRIC = {"name": "x", "unit": "x", "better": "higher", "clock": "wall_seconds"}
+WORKLOAD = {"name": "x", "argv": ["touch", PWNED], "metric": METRIC}
+NAMES = {"smt_compliance_json": "ansible.cfg"}
+# What a host says decides in no way where files go, alone.
+ALONE = {
+    "facts name the folder of results": (SAMPLE, "smt_facts", beside_facts(smt_eval_dest="inventory")),
+    "facts name the page": (SURVEY, "smt_facts", beside_facts(smt_survey_page="inventory/host_vars/honest1.yml")),
+    "a failed answer names the files of compliance": (COMPLIANCE, "smt_facts", fails(ansible_facts=NAMES)),
+    "a result of 33 MiB": (EVALUATION, "smt_benchmark.collect", with_event("x" * 1024 * 1024, 33)),
+}
+for _name, (_play, _key, _change) in ALONE.items():
+    cases(_play, _key, {_name: _change}, alone=True)
 for _name, _run, _result in (
     ("into the inventory", "../../inventory/host_vars", {"ansible_remote_tmp": LOOKUP}),
     ("to a run of others", "old", {"run": "old"}),
 ):
-    case(
-        f"an earlier run's name leads {_name}",
-        EVALUATION,
-        lambda recordings, run=_run, changes=_result: {
-            "smt_benchmark.describe": arena.of(
-                {**recordings.answer(EVALUATION, "smt_benchmark.describe"), "uncollected": [run]}
-            ),
-            "smt_benchmark.collect": arena.of({"result": collected(**changes)}),
-        },
-    )
-VARIABLES = {"ansible_remote_tmp": LOOKUP, "ansible_connection": "local", "_meta": {"hostvars": {}}}
-cases(
-    EVALUATION,
-    "smt_benchmark.collect",
-    {
-        "a result of another run": result(run="another"),
-        "a result of another run that is a path": result(run="../../inventory"),
-        "a result with variables of Ansible": result(**VARIABLES),
-    },
-)
-METRIC = {"name": "x", "unit": "x", "better": "higher", "clock": "wall_seconds"}
-WORKLOAD = {"name": "x", "argv": ["touch", PWNED], "metric": METRIC}
-cases(SAMPLE, "smt_facts", {"facts name the folder of results": beside_facts(smt_eval_dest="inventory")}, alone=True)
-cases(
-    SAMPLE,
-    "smt_facts",
-    {
-        "facts name the workloads": beside_facts(smt_eval_custom=[WORKLOAD]),
-        # Of a class of its own: in that of the honest ones it would be one more that shares their work, as any other
-        # host.
-        "an answer adds a variable to an honest host": lambda real: {
-            **with_facts(hardware_class="x86_64-1s1c2t-adjacent-00000000")(real),
-            **adds("honest1", "evil"),
-        },
-    },
-)
-cases(
-    EVALUATION,
-    "smt_probe",
-    {
-        "an answer adds a group": added(changed=True, add_group="evil", parent_groups=["x"]),
-        "measured siblings that are anything": added(ansible_facts={"smt": {"measured": 5}}),
-        "a probe's warning steers": added(warnings=[DISPLAY]),
-    },
-)
-_page = beside_facts(smt_survey_page="inventory/host_vars/honest1.yml")
-cases(SURVEY, "smt_facts", {"facts name the page": _page}, alone=True)
-_names = {"a failed answer names the files of compliance": fails(ansible_facts={"smt_compliance_json": "ansible.cfg"})}
-cases(COMPLIANCE, "smt_facts", _names, alone=True)
+
+    def _answers(recordings, run=_run, changes=_result):
+        described = {**recordings.answer(EVALUATION, "smt_benchmark.describe"), "uncollected": [run]}
+        collects = arena.of({"result": collected(**changes)})
+        return {"smt_benchmark.describe": arena.of(described), "smt_benchmark.collect": collects}
+
+    case(f"an earlier run's name leads {_name}", EVALUATION, _answers)
 
 # What costs much, and what any answer to a question for facts may bring
 
@@ -219,74 +161,42 @@ PARTS = [f"{number},{number + 1}" for number in range(0, 65535, 2)]
 CPUS = dict.fromkeys(("present", "possible", "online", "offline", "isolated"), ALL_CPUS)
 MARKED = {"__ansible_type": "TrustedAsTemplate", "value": LOOKUP, "__ansible_unsafe": LOOKUP}
 UNENCODABLE = rb"""{"\ud800": 1, "ansible_facts": {"smt": {"\ud800": "\udfff", "control": "\ud800"}}}"""
+OF_FACTS = {
+    "twenty groups of all CPUs": with_facts(sibling_groups=[ALL_CPUS] * 20),
+    "a CPU list beyond any number": with_facts(sibling_groups=["0-99999999999"], cpus={"online": "0-99999999999"}),
+    "facts that are nested deeply": with_facts(hardware_class=nested(963), measured=nested(900)),
+    "numbers that are none": with_facts(cores=float("nan"), sockets=float("inf"), threads_per_core={"max": 1e308}),
+    "warnings that steer": added(warnings=[DISPLAY, f"x\n{FORGED}"], deprecations=[{"msg": DISPLAY, "version": "9"}]),
+    "a failure that steers": fails(msg=f"{STEERS} PLAY RECAP", exception=f"x\n{FORGED}{DISPLAY}"),
+    "keys of Ansible's own that steer": added(**{"_ansible_x" + DISPLAY: DISPLAY, "discovered_interpreter_python": 5}),
+    "marks of trust": beside_facts(smt={"hardware_class": MARKED, "control": {"__ansible_vault": "x"}}),
+    "facts of Ansible": beside_facts(
+        ansible_connection="local", ansible_shell_executable=SHELL, hostvars={}, groups={}, omit=1
+    ),
+    "facts that are no mapping": added(ansible_facts=[1]),
+    "an answer that is a list": says(b"[1, 2]"),
+    "an answer that is nested": says(b'{"a": ' * 100_000),
+    "an end by a signal": says(arena.Answer(b'{"changed"', {"signal": 9})),
+    "statistics that steer": added(ansible_stats={"data": {DISPLAY: DISPLAY}, "per_host": False, "aggregate": True}),
+    "results that are none": added(results=[5, {"failed": True}], _ansible_item_result=True, item=DISPLAY),
+    "keys that cannot be encoded": says(UNENCODABLE),
+}
+TEXTS = dict.fromkeys(("hardware_class", "control", "hypervisor"), "x" * 1_000_000)
+LARGE = {
+    "groups that part all CPUs": with_facts(sibling_groups=PARTS, cpus=CPUS),
+    "a hundred thousand problems": with_facts(problems=["x" * 100] * 100_000),
+    "a text of a megabyte in each place": with_facts(**TEXTS),
+    "a number of 4000 digits": lambda real: json.dumps(with_facts(cores="@")(real)).replace('"@"', "9" * 4000).encode(),
+    "a failure without end": fails(msg="x" * 5_000_000),
+    "noise of 20 MB": says(arena.Answer(b"\xf0\x9f\x92\xa9 {\n" * 125_000, {"times": 20})),
+    "an answer after 40 MB of noise": lambda real: b"x" * 40_000_000 + b"\n" + json.dumps(real).encode(),
+    "2.5 GB of answers": lambda real: arena.Answer(json.dumps(real).encode().ljust(2_500_000) + b"\n", {"times": 1000}),
+    "errors without end": says(arena.Answer(b"", {"stderr": "\x1b[2J" * 1000, "stderr_times": 5000, "exit": 1})),
+    "an answer that is late": lambda real: arena.of(real, sleep=5),
+}
 for _play in (SURVEY, COMPLIANCE):
-    cases(
-        _play,
-        "smt_facts",
-        {
-            "twenty groups of all CPUs": with_facts(sibling_groups=[ALL_CPUS] * 20),
-            "a CPU list beyond any number": with_facts(
-                sibling_groups=["0-99999999999"], cpus={"online": "0-99999999999"}
-            ),
-            "facts that are nested deeply": with_facts(hardware_class=nested(963), measured=nested(900)),
-            "numbers that are none": with_facts(
-                cores=float("nan"), sockets=float("inf"), threads_per_core={"min": -0.0, "max": 1e308}
-            ),
-            "warnings that steer": added(
-                warnings=[DISPLAY, f"x\n{FORGED}"], deprecations=[{"msg": DISPLAY, "version": "9"}]
-            ),
-            "warnings that are none": added(warnings=[5, {"a": 1}], deprecations="x"),
-            "a failure that steers": fails(msg=f"{STEERS} PLAY RECAP", exception=f"x\n{FORGED}{DISPLAY}"),
-            "a failure whose message is a mapping": fails(msg={"a": [DISPLAY]}),
-            "keys of Ansible's own that steer": lambda real: {
-                **real,
-                "_ansible_x" + DISPLAY: DISPLAY,
-                "discovered_interpreter_python": 5,
-            },
-            "marks of trust": beside_facts(smt={"hardware_class": MARKED, "control": {"__ansible_vault": "x"}}),
-            "facts of Ansible": beside_facts(
-                ansible_connection="local", ansible_shell_executable=SHELL, hostvars={}, groups={}, omit=1
-            ),
-            "facts that are no mapping": added(ansible_facts=[1]),
-            "facts that are null": added(ansible_facts=None),
-            "an answer that is a list": says(b"[1, 2]"),
-            "an answer that is nested": says(b'{"a": ' * 100_000),
-            "an end by a signal": says(arena.Answer(b'{"changed"', {"signal": 9})),
-            "statistics that steer": added(
-                ansible_stats={"data": {DISPLAY: DISPLAY}, "per_host": False, "aggregate": True}
-            ),
-            "statistics that are none": added(ansible_stats={"data": 5, "aggregate": True}),
-            "results that are none": added(results=[5, {"failed": True}], _ansible_item_result=True, item=DISPLAY),
-            "keys that cannot be encoded": says(UNENCODABLE),
-        },
-    )
-    cases(
-        _play,
-        "smt_facts",
-        {
-            "hundreds of groups": with_facts(sibling_groups=[ALL_CPUS] * 400),
-            "groups that part all CPUs": with_facts(sibling_groups=PARTS, cpus=CPUS),
-            "a hundred thousand problems": with_facts(problems=["x" * 100] * 100_000),
-            "a text of a megabyte in each place": with_facts(
-                **dict.fromkeys(("hardware_class", "control", "hypervisor"), "x" * 1_000_000)
-            ),
-            "a number of 4000 digits": lambda real: (
-                json.dumps(with_facts(cores="@")(real)).replace('"@"', "9" * 4000).encode()
-            ),
-            "thousands of warnings": added(warnings=[f"warning {number}" for number in range(20_000)]),
-            "a failure without end": fails(msg="x" * 5_000_000),
-            "noise of 20 MB": says(arena.Answer(b"\xf0\x9f\x92\xa9 {\n" * 125_000, {"times": 20})),
-            "an answer after 40 MB of noise": lambda real: b"x" * 40_000_000 + b"\n" + json.dumps(real).encode(),
-            "2.5 GB of answers": lambda real: arena.Answer(
-                json.dumps(real).encode().ljust(2_500_000) + b"\n", {"times": 1000}
-            ),
-            "errors without end": says(
-                arena.Answer(b"", {"stderr": "\x1b[2J" * 1000, "stderr_times": 5000, "exit": 1})
-            ),
-            "an answer that is late": lambda real: arena.of(real, sleep=5),
-        },
-        large=True,
-    )
+    cases(_play, "smt_facts", OF_FACTS)
+    cases(_play, "smt_facts", LARGE, large=True)
 
 # A result that ends the report, or costs much
 
@@ -306,68 +216,19 @@ def _that_steers(_real):
     return {"result": {**json.loads(json.dumps(result_maker.hostile(DISPLAY + "<script>"))), "run": arena.RUN}}
 
 
-cases(
-    EVALUATION,
-    "smt_benchmark.collect",
-    {
-        "a result with twenty groups of all CPUs": result(facts={"sibling_groups": [ALL_CPUS] * 20}),
-        "a result with hundreds of groups": result(facts={"sibling_groups": [ALL_CPUS] * 400}),
-        "a result with two hundred memory nodes": result(facts={"nodes": {str(one): ALL_CPUS for one in range(200)}}),
-        **{
-            f"a result with facts that are nested {depth} deep": result(facts={"measured": nested(depth)})
-            for depth in (100, 900, *range(960, 974, 2), 975, 985)
-        },
-        "a result with events that are nested deeply": with_event(nested(960)),
-        "a result with an environment that is nested": result(environment={"busy": None, "x": nested(960)}),
-        "a result with 4000 workloads": _of_4000_workloads,
-        "a CPU that is online is true": result(restored={**ONLINE, "differences": []}),
-        "CPUs online that are anything": result(restored={**ODD, "differences": []}),
-        "a placement of streams with 30 digits": samples(lambda _one, it: it.update(placement="free_" + "9" * 30)),
-        "a placement of streams squared": samples(lambda _one, it: it.update(placement="free_²")),
-        **{f"values of {value}": scaled(value) for value in (1e-100, 9e18, -1.0, 0.0)},
-        "parameter values that are nearly one": samples(
-            lambda one, it: it.update(parameter=1.0 if one % 2 else 1.0000000000001)
-        ),
-        "no samples": result(samples=[]),
-        "samples of one block": samples(lambda _one, it: it.update(block=0)),
-        "samples of blocks without end": samples(lambda one, it: it.update(block=10**9 - one)),
-        "a plan of nothing": result(plan={}),
-        "moments that are none": result(started="0000", finished="9999-12-31T23:59:59+99:99"),
-        "texts that steer": _that_steers,
-    },
-)
-cases(EVALUATION, "smt_benchmark.collect", {"a result of 33 MiB": with_event("x" * 1024 * 1024, 33)}, alone=True)
-
 # A failed answer with a status of its own
 
 DRIFTED = {"status": "drifted", "sentence": 5, "change": {}, "running": 5, "hardware_class": [], "wanted": 1}
+STATUSES = {"a half": {"status": "compliant"}, "a number as": 5, "a list as": ["compliant"], "a drifted": DRIFTED}
 for _play in (COMPLIANCE, ENFORCE):
-    for _name, _verdict in {
-        "a half status": {"status": "compliant"},
-        "a status that is a number": 5,
-        "a status that is a list": ["compliant"],
-        "a drifted status": DRIFTED,
-    }.items():
+    for _name, _verdict in STATUSES.items():
         _ends = {kind: says({kind: True, "compliance": _verdict}) for kind in ("failed", "unreachable")}
-        cases(_play, "smt_facts", {f"{kind} with {_name}": change for kind, change in _ends.items()})
-VERDICT = {
-    **dict.fromkeys(("decided_by", "checked", "reboot_pending", "change", "pending_change", "pending_rollback")),
-    **dict.fromkeys(("running", "configured", "memory", "memory_configured")),
-    "status": "compliant",
-    "sentence": BELIEVED,
-    "wanted": "disabled",
-    "scope": "both",
-    "hardware_class": BELIEVED,
-}
+        cases(_play, "smt_facts", {f"{kind} with {_name} status": change for kind, change in _ends.items()})
+_NONE = """decided_by checked reboot_pending change pending_change pending_rollback running configured memory
+    memory_configured"""
+_SAID = {"status": "compliant", "sentence": BELIEVED, "wanted": "disabled", "scope": "both", "hardware_class": BELIEVED}
+VERDICT = {**dict.fromkeys(_NONE.split()), **_SAID}
 cases(COMPLIANCE, "smt_facts", {"failed with a complete verdict is not believed": fails(compliance=VERDICT)})
-
-# A sample of each class
-
-CLASSES = {"a number": 5, "a mapping": {"a": 1}, "a list": [1], "true": True, "steering": DISPLAY, "empty": ""}
-CLASSES |= {"a template": LOOKUP, "long": "x" * 100_000}
-for _name, _class in CLASSES.items():
-    cases(SAMPLE, "smt_facts", {f"a hardware class that is {_name}": with_facts(hardware_class=_class)})
-cases(SAMPLE, "smt_facts", {"facts of a sample that are no mapping": says({"ansible_facts": {"smt": [1]}})})
 
 # What a host shows of its progress
 
@@ -388,12 +249,61 @@ for _name, _text in SHOWN.items():
     _reply = arena.of(f"{_text}\nlives\n".encode())
     case(f"progress: it {_name}", EVALUATION, lambda _recordings, reply=_reply: {"look.1": reply})
 
-# The answers of Ansible's own steps
+# The answers to one call each
 
-cases(
-    EVALUATION,
-    "async_wrapper",
-    {
+BEFORE = {"smt_policy_before": 5, "smt_enforce_health_check": "/etc/passwd", "__smt_enforce_done": True}
+SETTING = {"name": DISPLAY, "value": 1, "at_boot": 1, "source": f"\n{FORGED}", "original": LOOKUP}
+DIFF = {"before": FORGED, "after": DISPLAY, "before_header": LOOKUP, "after_header": DISPLAY}
+CLASSES = {"a number": 5, "a mapping": {"a": 1}, "a list": [1], "true": True, "steering": DISPLAY, "empty": ""}
+CLASSES |= {"a template": LOOKUP, "long": "x" * 100_000}
+ATTACKS = {
+    (EVALUATION, "smt_benchmark.describe"): {
+        "an earlier run's name is a path": added(uncollected=[PWNED]),
+        "an earlier run's name steers the terminal": added(uncollected=["x" + DISPLAY, f"x\n{FORGED}"]),
+        "an earlier run's name is no text": added(uncollected=[{"a": 1}, 5, None, ["x"], "x\x00y", "x/y", "x" * 5000]),
+        "an earlier run is the one that is asked for": added(uncollected=[arena.RUN, arena.RUN]),
+        "thousands of earlier runs": added(uncollected=[f"earlier{number}" for number in range(3000)]),
+        "an announcement steers the terminal": added(announcement=[DISPLAY, f"x\n{FORGED}", 5]),
+        "the plan's folder leads elsewhere": added(directory=f"/tmp; touch {PWNED};"),
+    },
+    (SAMPLE, "smt_facts"): {
+        "facts name the workloads": beside_facts(smt_eval_custom=[WORKLOAD]),
+        # Of a class of its own: in that of the honest ones it would share their work, as any other host.
+        "an answer adds a variable to an honest host": lambda real: {
+            **with_facts(hardware_class="x86_64-1s1c2t-adjacent-00000000")(real),
+            **adds("honest1", "evil"),
+        },
+        **{f"a hardware class that is {name}": with_facts(hardware_class=one) for name, one in CLASSES.items()},
+        "facts of a sample that are no mapping": says({"ansible_facts": {"smt": [1]}}),
+    },
+    (EVALUATION, "smt_probe"): {
+        "an answer adds a group": added(changed=True, add_group="evil", parent_groups=["x"]),
+        "a probe's warning steers": added(warnings=[DISPLAY]),
+    },
+    (EVALUATION, "smt_benchmark.collect"): {
+        "a result of another run": result(run="another"),
+        "a result with variables of Ansible": result(**VARIABLES),
+        "a result with hundreds of groups": result(facts={"sibling_groups": [ALL_CPUS] * 400}),
+        "a result with two hundred memory nodes": result(facts={"nodes": {str(one): ALL_CPUS for one in range(200)}}),
+        **{
+            f"a result with facts that are nested {depth} deep": result(facts={"measured": nested(depth)})
+            for depth in (100, 900, 960, 966, 972, 975, 985)
+        },
+        "a result with events that are nested deeply": with_event(nested(960)),
+        "a result with an environment that is nested": result(environment={"busy": None, "x": nested(960)}),
+        "a result with 4000 workloads": _of_4000_workloads,
+        "a CPU that is online is true": result(restored={**ONLINE, "differences": []}),
+        "CPUs online that are anything": result(restored={**ODD, "differences": []}),
+        "a placement of streams with 30 digits": samples(lambda _one, it: it.update(placement="free_" + "9" * 30)),
+        **{f"values of {value}": scaled(value) for value in (1e-100, 9e18, -1.0, 0.0)},
+        "parameter values that are nearly one": samples(lambda one, it: it.update(parameter=1.0 + one % 2 * 1e-13)),
+        "no samples": result(samples=[]),
+        "samples of blocks without end": samples(lambda one, it: it.update(block=10**9 - one)),
+        "a plan of nothing": result(plan={}),
+        "moments that are none": result(started="0000", finished="9999-12-31T23:59:59+99:99"),
+        "texts that steer": _that_steers,
+    },
+    (EVALUATION, "async_wrapper"): {
         "a job's name is a path": added(ansible_job_id="../../../x"),
         "a job's name is a command": added(ansible_job_id=f"x; touch {PWNED}"),
         "a job's name steers": added(ansible_job_id=DISPLAY),
@@ -401,100 +311,55 @@ cases(
         "a job that does not begin and steers": fails(msg=STEERS),
         "a job that is noise": says(b"\x1b[2J" * 1000),
     },
-)
-cases(
-    EVALUATION,
-    "async_status.status",
-    {
+    (EVALUATION, "async_status.status"): {
         "a job's end is a mapping": added(finished={"a": 1}),
-        "a job's end is a text": added(finished="no"),
         "a job failed and steers": fails(finished=1, msg=STEERS, exception=DISPLAY),
-        "a job's message is a mapping": added(message={"a": 1}),
         "a job's message steers": added(message=STEERS),
     },
-)
-
-# Changes
-
-BEFORE = {"smt_policy_before": 5, "smt_enforce_health_check": "/etc/passwd", "__smt_enforce_done": True}
-cases(
-    ENFORCE,
-    "smt_state",
-    {
+    (ENFORCE, "smt_state"): {
         "a change that steers": fails(msg=STEERS),
         "a change that waits for a mapping": added(rollback_pending={"a": 1}),
         "a change that lacks all": says({}),
         "a change with facts": added(ansible_facts=BEFORE),
         "a change that adds a host": added(**adds("honest2", "all")),
     },
-)
-cases(
-    ENFORCE,
-    "smt_memory_facts",
-    {
+    (ENFORCE, "smt_memory_facts"): {
         "a hundred thousand sysctls": of_memory(sysctls={f"kernel.{number}": 1 for number in range(100_000)}),
         "sysctls that steer": of_memory(sysctls={STEERS: LOOKUP, "kernel.panic": 5}),
         "memory that is anything": says({"ansible_facts": {"smt_memory": {"wanted": 5, "protect_differences": "x"}}}),
     },
-)
-SETTING = {"name": DISPLAY, "value": 1, "at_boot": 1, "source": f"\n{FORGED}", "original": LOOKUP}
-cases(
-    ENFORCE,
-    "smt_memory",
-    {
+    (ENFORCE, "smt_memory"): {
         "memory settings that steer": added(settings=[SETTING], protected=[LOOKUP]),
-        "a memory policy that is none": added(after=5),
         "memory facts from a module that has none": added(ansible_facts={**BEFORE, "smt_memory": {"wanted": 5}}),
     },
-)
-cases(
-    ENFORCE,
-    "smt_boot_args",
-    {
+    (ENFORCE, "smt_boot_args"): {
         "found arguments that steer": added(found=[{"argument": DISPLAY, "where": f"\n{FORGED}"}]),
-        "found arguments that are none": added(found=5),
     },
-)
-DIFF = {"before": FORGED, "after": DISPLAY, "before_header": LOOKUP, "after_header": DISPLAY}
-cases(
-    ENFORCE,
-    "smt_rollback",
-    {
+    (ENFORCE, "smt_rollback"): {
         "a saved state that steers": added(back_to=DISPLAY + LOOKUP + f"\n{FORGED}"),
         "a saved state that is none": added(back_to={"a": 1}, not_back=5),
-        "a saved state that asks for a reboot": added(reboot_required=True),
         "what could not be put back, without end": added(not_back=[DISPLAY] * 100_000),
         "a saved state with a diff that steers": added(diff=[DIFF]),
     },
-)
-
-# Trials: what a host is asked before the design is drawn
-
-cases(
-    TRIAL,
-    "smt_facts",
-    {
-        "a class of a trial that is a template": with_facts(hardware_class=LOOKUP),
+    # What a host of a trial is asked before the design is drawn.
+    (TRIAL, "smt_facts"): {
         "a class of a trial that steers the terminal": with_facts(hardware_class=DISPLAY),
         "all CPUs there can be in a trial": with_facts(cpus={**CPUS, "offline": "", "isolated": ""}),
-        "variables beside the facts of a trial": beside_facts(
-            smt_trial_dest="/tmp", smt_trial_most_switched="100%", ansible_forks=1
-        ),
+        "variables beside the facts of a trial": beside_facts(smt_trial_most_switched="100%", ansible_forks=1),
         "a trial's facts without end": lambda real: arena.of(real, times=2000),
     },
-)
-cases(
-    TRIAL,
-    "smt_state",
-    {
+    (TRIAL, "smt_state"): {
         "a refusal of an arm that steers the terminal": fails(msg=DISPLAY + LOOKUP + FORGED),
         "a refusal of an arm without end": fails(msg="x" * 10_000_000),
         "an arm whose state is no state": added(after={"control": DISPLAY, "active": "x", "online": "all"}),
         "an arm that is answered by nothing": says(b""),
     },
-)
-for _name, _reply in {
+}
+for (_play, _key), _variants in ATTACKS.items():
+    cases(_play, _key, _variants)
+TIMERS = {
     "without end": arena.Answer(b"x" * 1_000_000, {"times": 300}),
     "that steers the terminal": arena.Answer((DISPLAY + LOOKUP).encode(), {"stderr": DISPLAY, "exit": 0}),
-}.items():
+}
+for _name, _reply in TIMERS.items():
     case(f"a look at the rollback timer {_name}", TRIAL, lambda _recordings, reply=_reply: {"rollback": reply})

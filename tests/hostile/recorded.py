@@ -1,10 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What real modules answer: recorded from playbooks that run for real,
-on a tree that stands for a machine with SMT and on this machine.
-"""
-
-from __future__ import annotations
+"""What real modules answer: recorded from playbooks that run for real."""
 
 import dataclasses
 import json
@@ -31,55 +27,33 @@ SHORT = {
     "smt_eval_run": arena.RUN,
     "smt_eval_dest": "out/results",
 }
-POLICY = {
-    "smt_policy": "disabled",
-    "smt_policy_scope": "both",
-    "smt_memory_on_oom": "panic",
-    "smt_memory_panic_reboot_after": "10",
-}
-FILES = {
-    "smt_compliance_json": "out/smt.json",
-    "smt_compliance_metrics": "out/smt.prom",
-    "smt_compliance_page": "out/smt.html",
-}
+POLICY = {"smt_policy": "disabled", "smt_policy_scope": "both"}
+POLICY |= {"smt_memory_on_oom": "panic", "smt_memory_panic_reboot_after": "10"}
+KINDS = {"json": "json", "metrics": "prom", "page": "html"}
+FILES = {f"smt_compliance_{name}": f"out/smt.{kind}" for name, kind in KINDS.items()}
 
-SURVEY = arena.Play(
-    "survey", "threadwise.smt.smt_survey", ("-e", "smt_survey_probe=auto"), {"smt_survey_page": "out/survey.html"}
-)
+PROBE = ("-e", "smt_survey_probe=auto")
+SURVEY = arena.Play("survey", "threadwise.smt.smt_survey", PROBE, {"smt_survey_page": "out/survey.html"})
 COMPLIANCE = arena.Play("compliance", "threadwise.smt.smt_compliance", variables={**POLICY, **FILES})
 # Whoever is first is changed first and alone: the honest ones do not wait for others.
-ENFORCE = arena.Play(
-    "enforce", "threadwise.smt.smt_enforce", ("--check",), {**POLICY, "smt_enforce_waves": [1, 1, "100%"]}
-)
+WAVES = {**POLICY, "smt_enforce_waves": [1, 1, "100%"]}
+ENFORCE = arena.Play("enforce", "threadwise.smt.smt_enforce", ("--check",), WAVES)
 EVALUATION = arena.Play("eval", "threadwise.smt.smt_eval", variables=SHORT)
+RATE = {"name": "rate", "command": ["cat", "/run/rate"], "better": "higher", "primary": True}
+DESIGN = {"smt_trial_run": arena.RUN, "smt_trial_dest": "out/trials", "smt_trial_metrics": [RATE], "smt_trial_seed": 1}
 # What a trial asks before it draws its design. So many forks as hosts take part.
-TRIAL = arena.Play(
-    "trial",
-    "threadwise.smt.smt_trial",
-    ("--check",),
-    {
-        "smt_trial_run": arena.RUN,
-        "smt_trial_dest": "out/trials",
-        "smt_trial_metrics": [{"name": "rate", "command": ["cat", "/run/rate"], "better": "higher", "primary": True}],
-        "smt_trial_seed": 1,
-    },
-    forks=40,
-)
+TRIAL = arena.Play("trial", "threadwise.smt.smt_trial", ("--check",), DESIGN, forks=40)
 PLAYS = (SURVEY, COMPLIANCE, ENFORCE, EVALUATION, TRIAL)
 
 
 @dataclasses.dataclass(frozen=True)
 class Recordings:
-    """Folders of answers by key, one a playbook.
-
-    Attributes:
-        directory: `answers/PLAYBOOK/KEY` and `KEY.N`.
-    """
+    """Folders of answers by key, one a playbook."""
 
     directory: pathlib.Path
 
     @classmethod
-    def of(cls, directory: pathlib.Path) -> Recordings:
+    def of(cls, directory: pathlib.Path):
         """Fill an empty folder."""
         _record(directory)
         return cls(directory)
@@ -114,13 +88,11 @@ def _record(directory):
         "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}},
     }
     # These change the running system, or read it, and take no tree: their rooms do.
-    request = smt_change.Request(state="disabled", check=True)
-    switched = smt_change.RuntimeChange(request, None, str(tree)).run()
+    switched = smt_change.RuntimeChange(smt_change.Request(state="disabled", check=True), None, str(tree)).run()
     booted = boot_change.run(host_files.HostFs(str(tree)), boot_change.Request("disabled", None, False, True))
     booted.pop("warnings")
-    saved = rollback_change.Rollback(
-        rollback_change.Request("saved", rollback_change.PARTS, rollout=True, check=True), _no_command, str(tree)
-    ).run()
+    request = rollback_change.Request("saved", rollback_change.PARTS, rollout=True, check=True)
+    saved = rollback_change.Rollback(request, _no_command, str(tree)).run()
     facts = {"changed": False, "ansible_facts": {"smt": seen}}
     made = {"smt_facts": facts, "smt_state": switched, "smt_boot_args": booted, "smt_rollback": saved}
     _play(directory, ENFORCE, {"smt_facts_sysroot": str(tree)}, made)
@@ -135,9 +107,8 @@ def _record(directory):
     # No rollback is pending.
     (directory / "answers/trial/rollback").write_bytes(b"")
     (directory / "answers/trial/rollback.how").write_text(json.dumps({"exit": 3}))
-    (directory / "trial.json").write_text(json.dumps(["smt_facts", "smt_state"]))
-    (directory / "survey.json").write_text(json.dumps(["smt_probe", "smt_facts"]))
-    (directory / "compliance.json").write_text(json.dumps(["smt_facts", "smt_memory_facts"]))
+    for play, more in ((TRIAL, "smt_state"), (SURVEY, "smt_probe"), (COMPLIANCE, "smt_memory_facts")):
+        (directory / f"{play.name}.json").write_text(json.dumps(["smt_facts", more]))
 
 
 def _no_command(command, *_arguments, **_options):
@@ -149,9 +120,8 @@ def _play(directory, play, variables, made):
     answers = directory / "answers" / play.name
     answers.mkdir(parents=True)
     replies = {key: arena.of(dict(result, invocation={"module_args": {}})) for key, result in made.items()}
-    run = arena.play(
-        directory / f"of-{play.name}", answers, play, [arena.Host("real", replies, variables, sys.executable)]
-    )
+    host = arena.Host("real", replies, variables, sys.executable)
+    run = arena.play(directory / f"of-{play.name}", answers, play, [host])
     assert run.killed is None and "unreachable=0" in run.text() and "rescued=0" in run.text(), run.text()
     (directory / f"{play.name}.json").write_text(json.dumps([line.split(" ")[0] for line in run.logs["real"]]))
     for path in (run.directory / "hosts/real/said").iterdir():

@@ -1,12 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compromised hosts beside two honest ones, many in one run, and fewer where that did harm, to name the one that did
-it: none harms anybody but itself. Attacks that have a name, and answers that are made from a seed.
-
-HOSTILE_SEED says which ones; a failure names the seed of the host that did it.
-"""
-
-from __future__ import annotations
+"""Compromised hosts beside two honest ones, many in one run, and fewer where that did harm."""
 
 import dataclasses
 import functools
@@ -18,7 +12,6 @@ import judge
 import mutate
 import named
 import night
-import one_run
 import pytest
 import recorded
 from ansible_collections.threadwise.smt.plugins.action.smt_benchmark import FEW_HOSTS
@@ -30,21 +23,15 @@ MAX_RUNS = 24
 SEED = os.environ.get("HOSTILE_SEED", "1")
 # How many generated answers are for which playbook at night: those that ask a host more often cost more.
 ANSWERS = {"survey": 1200, "compliance": 900, "enforce": 450, "eval": 450}
-# Hosts of one run; and of so many one tells megabytes.
+# Hosts of one run.
 MAX_HOSTS = 100
-LARGE_EACH = 40
 # What a role asks by modules that come with Ansible goes through nothing of ours.
 NOT_OURS = ("file", "sysctl")
 PLAYS = {play.name: play for play in recorded.PLAYS}
 
 
 class Gauntlet:
-    """Runs of one test.
-
-    Args:
-        directory: of the runs, an empty one. What did harm is left there, with what was printed and each host's
-            answers.
-    """
+    """Runs of one test."""
 
     def __init__(self, directory, recordings):
         self.directory, self.recordings, self.runs = directory, recordings, 0
@@ -77,9 +64,7 @@ class Gauntlet:
         return found
 
     def _baseline(self, name, many):
-        """The play with the honest hosts alone; beside further honest ones where others are many,
-        since each host then gets fewer lines.
-        """
+        """The play with the honest hosts alone; beside further honest ones where others are many."""
         further = [arena.Host(f"further{number}") for number in range(FEW_HOSTS)] if many else ()
         run = self._play({**PLAYS, named.SAMPLE.name: named.SAMPLE}[name], further, None, 600)
         assert all(run.logs[host] for host in arena.HONEST), f"the honest hosts were not asked: {run.text()[-2000:]}"
@@ -88,59 +73,31 @@ class Gauntlet:
     def _play(self, play, hosts, baseline, time_limit):
         self.runs += 1
         honest = [arena.Host(name) for name in arena.HONEST]
-        # What is done once for all is done with the variables of the first host. Of a rollout the honest ones come
-        # first: it stops where one fails. So they do among honest ones only: a sample takes the first of a class.
-        first = baseline is None or play.playbook == recorded.ENFORCE.playbook
-        order = [*honest, *hosts] if first else [*hosts, *honest]
+        # What is done once for all is done with the variables of the first host. The honest ones come first where a
+        # rollout stops at who fails, and where a sample takes the first of a class.
+        honest_first = baseline is None or play.playbook == recorded.ENFORCE.playbook
+        order = [*honest, *hosts] if honest_first else [*hosts, *honest]
         place = self.directory / f"{self.runs:04d}-{play.name.replace(' ', '-')}"
         return arena.play(place, self.recordings.folder(play), play, order, baseline, time_limit)
 
 
-def group(one):
-    """Cases that are tried in one run: alone is how it was asked for."""
-    return one.name if one.alone or night.NIGHT else one.play.name
-
-
 def by_day():
-    """Of a survey the first ones: its answers go the same way through Ansible as those of a check."""
+    """All of a play in one run; of a survey the first ones, which go the same way as those of a check."""
     for play, most in ((recorded.SURVEY, 8), (recorded.COMPLIANCE, None)):
-        yield from [one for one in named.CASES if one.play is play and not one.alone and not one.large][:most]
-
-
-OF_DAY = list(by_day())
-
-
-GROUPS = {}
-for _case in named.CASES if night.NIGHT else OF_DAY:
-    GROUPS.setdefault(group(_case), []).append(_case)
-
-
-@pytest.fixture(scope="session", name="found")
-def _found(tmp_path_factory, recordings):
-    """What the cases of a group did: {host: case}, what hosts did by their names."""
-
-    @functools.cache
-    def faults(name):
-        hosts = {f"third{number}": one for number, one in enumerate(GROUPS[name])}
-
-        def tried(directory):
-            answering = [arena.Host(host, one.answers(recordings)) for host, one in hosts.items()]
-            return Gauntlet(directory, recordings).faults(GROUPS[name][0].play, answering)
-
-        return hosts, one_run.once(tmp_path_factory, f"named {name}", tried)
-
-    return faults
+        of_play = [one for one in named.CASES if one.play is play and not one.alone and not one.large]
+        yield pytest.param(of_play[:most], id=play.name)
 
 
 @pytest.mark.parametrize(
-    "one", [pytest.param(one, marks=() if one in OF_DAY else pytest.mark.night, id=str(one)) for one in named.CASES]
+    "cases", [*by_day(), *(pytest.param([one], id=str(one), marks=pytest.mark.night) for one in named.CASES)]
 )
-def test_an_attack_harms_nobody_but_the_host_that_tries_it(one, found):
-    hosts, reported = found(group(one))
-    mine = next(host for host, that in hosts.items() if that is one)
+def test_an_attack_harms_nobody_but_the_host_that_tries_it(cases, tmp_path, recordings):
+    hosts = [arena.Host(f"third{number}", one.answers(recordings)) for number, one in enumerate(cases)]
+    reported = Gauntlet(tmp_path, recordings).faults(cases[0].play, hosts)
     # Several that could not be distinguished are named together.
-    wrong = [f"{names}: {line}" for names, lines in reported.items() if mine in names.split() for line in lines]
-    assert not wrong, f"{one.name}:\n" + "\n".join(wrong)
+    tried = {f"third{number}": one.name for number, one in enumerate(cases)}
+    wrong = {"; ".join(tried.get(name, name) for name in names.split()): lines for names, lines in reported.items()}
+    assert not wrong, "\n".join(f"{names}: {line}" for names, lines in wrong.items() for line in lines)
 
 
 def generated(recordings, play, number):
@@ -156,7 +113,7 @@ def generated(recordings, play, number):
         if key == "look":
             answers["look.1"] = source.text_answer(recordings.text(play, key))
         else:
-            answers[nth] = source.answer(recordings.answer(play, key), large=number % LARGE_EACH == LARGE_EACH - 1)
+            answers[nth] = source.answer(recordings.answer(play, key))
     return arena.Host(f"seed-{seed}", answers)
 
 

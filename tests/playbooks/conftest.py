@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The order of tests of playbooks: those that take longest begin first."""
 
-from __future__ import annotations
-
 # Whoever of several workers is left with one of these at the end keeps the others waiting.
-LONGEST = ("test_trial.py", "test_trial_secrets.py", "test_pull.py", "test_policy_fleet.py", "test_evaluation.py")
+LONGEST = ("test_trials.py", "test_pull.py", "test_policy_fleet.py", "test_evaluation.py")
 
 
 def pytest_collection_modifyitems(items):

@@ -1,10 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A simulated host that pulls from a real repository: what the role smt_pull leaves on it is left by the role's own
-tasks, and run as systemd would run it.
-"""
-
-from __future__ import annotations
+"""A simulated host that pulls from a real repository."""
 
 import functools
 import json
@@ -25,11 +21,8 @@ from simulated_fleet import ROOT, Fleet
 from this_machine import LOCAL, call
 
 BIN = pathlib.Path(sys.executable).parent
-TEMPLATES = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(ROOT / "roles/smt_pull/templates"),
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-)
+LOADER = jinja2.FileSystemLoader(ROOT / "roles/smt_pull/templates")
+TEMPLATES = jinja2.Environment(loader=LOADER, undefined=jinja2.StrictUndefined, trim_blocks=True)
 TEMPLATES.filters["bool"] = to_bool
 AUTHOR = ("-c", "user.name=x", "-c", "user.email=x@example.com")
 PLAYBOOK = (ROOT / "examples/pull/local.yml").read_text().replace("  become: true\n", "")
@@ -44,7 +37,6 @@ def program():
     """The program as the role's tasks write it."""
     place = pathlib.Path(tempfile.mkdtemp())
     tasks = [task for task in of_role("tasks") if task["name"] == "Write the program"]
-    assert len(tasks) == 1
     given = {**of_role("vars"), "__smt_pull_state": str(place), "role_path": str(ROOT / "roles/smt_pull")}
     play = {"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": tasks}
     (place / "play.yml").write_text(yaml.safe_dump([play]))
@@ -72,13 +64,9 @@ class PulledHost(Fleet):
         git(self.repository, "init", "-q", "-b", "main")
         shutil.copy(directory / "inventory.yml", self.repository)
         self.commit({"local.yml": PLAYBOOK})
-        self.environment = dict(
-            os.environ,
-            ANSIBLE_PIPELINING="1",
-            ANSIBLE_COLLECTIONS_PATH=str(directory / "collections"),
-            PATH=f"{BIN}:{os.environ['PATH']}",
-            HOME=str(self.place),
-        )
+        collections = {"ANSIBLE_PIPELINING": "1", "ANSIBLE_COLLECTIONS_PATH": str(directory / "collections")}
+        places = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(self.place)}
+        self.environment = {**os.environ, **collections, **places}
 
     def commit(self, files: dict[str, str | None]) -> str:
         """Commit files of the repository, None for one that goes. Returns the commit."""
@@ -93,32 +81,15 @@ class PulledHost(Fleet):
         git(self.repository, "commit", "-qm", "x", "--allow-empty")
         return git(self.repository, "rev-parse", "HEAD")
 
-    def unit(self, **given: object) -> str:
-        variables = {
-            **of_role("defaults"),
-            **of_role("vars"),
-            "inventory_hostname": "h1",
-            "smt_pull_bin": str(BIN),
-            "smt_pull_metrics": str(self.metrics_file),
-            "smt_pull_url": str(self.repository),
-            "__smt_pull_state": str(self.place),
-            "__smt_pull_scratch": str(self.scratch),
-            **given,
-        }
-        return TEMPLATES.get_template("threadwise-smt-pull.service.j2").render(variables)
-
-    def pull(self, **given: object) -> tuple[int, str]:
+    def pull(self) -> tuple[int, str]:
         """Run what the unit runs. Returns its exit status and what it said."""
-        (line,) = re.findall("^ExecStart=(.*)$", self.unit(**given), re.MULTILINE)
-        done = subprocess.run(
-            shlex.split(line),
-            cwd=self.place,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        paths = {"smt_pull_bin": BIN, "smt_pull_metrics": self.metrics_file, "smt_pull_url": self.repository}
+        paths |= {"__smt_pull_state": self.place, "__smt_pull_scratch": self.scratch, "inventory_hostname": "h1"}
+        variables = {**of_role("defaults"), **of_role("vars"), **{name: str(path) for name, path in paths.items()}}
+        unit = TEMPLATES.get_template("threadwise-smt-pull.service.j2").render(variables)
+        (line,) = re.findall("^ExecStart=(.*)$", unit, re.MULTILINE)
+        how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "check": False}
+        done = subprocess.run(shlex.split(line), cwd=self.place, env=self.environment, **how)
         return done.returncode, done.stdout
 
     def metrics(self) -> dict[str, object]:

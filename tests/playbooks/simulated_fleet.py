@@ -1,12 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts whose SMT can be switched without a machine.
-
-Playbooks, roles and what runs on the controller are the collection's own. Some modules are stand-ins that keep a host's
-state in a file. What a kernel and a boot loader do, and reboots, are tested by the scenarios on guests.
-"""
-
-from __future__ import annotations
+"""Hosts whose SMT can be switched without a machine."""
 
 import contextlib
 import json
@@ -49,8 +43,7 @@ def end(module, name, value, **result):
 """
 
 STAND_INS = {
-    "smt_facts": (
-        r"""
+    "smt_facts": r"""
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._set.rollback import record
 from ansible_collections.threadwise.smt.plugins.module_utils._set.slot import record as slot_record
@@ -75,10 +68,8 @@ module.exit_json(changed=False, ansible_facts={"smt": {
     # As much as large machines say.
     "problems": ["x" * 3000] * 10, "pending_change": host.get("pending_change"),
     "pending_rollback": record.pending(host_files.HostFs(module.params["sysroot"] or os.environ["SMT_HOST"]))}})
-"""
-    ),
-    "smt_state": (
-        r"""
+""",
+    "smt_state": r"""
 module = AnsibleModule({"state": {}, "threads_per_core": {"type": "int"}, "method": {}, "affinity_conflicts": {},
     "affinity_conflicts_of": {}, "persist": {},
     "neutralise_udev_rules": {"type": "bool"}, "siblings": {"type": "raw"}, "cores": {"type": "dict"},
@@ -94,10 +85,8 @@ if module.params["consumers"] and not module.check_mode:
         stream.write("consumers %s\n" % json.dumps(module.params["consumers"], sort_keys=True))
 end(module, "smt", module.params["state"] == "enabled" or module.params["threads_per_core"] == 2, before=now, after=now,
     affinity_conflicts=[], not_restored=[], consumers=[], rollback_pending=False, rollback_started=False, diff=[])
-"""
-    ),
-    "smt_boot_args": (
-        r"""
+""",
+    "smt_boot_args": r"""
 module = AnsibleModule({"smt": {}, "maxcpus": {}, "mitigations": {}, "force": {"type": "bool"},
     "affinity_conflicts": {}, "affinity_conflicts_of": {"type": "list"}, "consumers": {"type": "dict"}},
     supports_check_mode=True)
@@ -105,11 +94,9 @@ wanted = {"enabled": [], "disabled": ["nosmt"]}[module.params["smt"]]
 end(module, "configured", wanted, reboot_required=wanted != host.get("booted", []), found=[], reboot_in_vain=None,
     loader="grub_debian", arguments=[], configured_before=[], configured=[], running=[],
     mitigations_running=[], differences=[], affinity_conflicts=[], diff=[])
-"""
-    ),
+""",
     # The file is where the real one has it, and facts read it as they do the real one.
-    "smt_rollback": (
-        r"""
+    "smt_rollback": r"""
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._set.rollback import record
 module = AnsibleModule({"state": {}, "parts": {"type": "list"}, "reboot": {"type": "bool"}, "rollout": {"type": "bool"},
@@ -142,25 +129,16 @@ elif known:
         json.dump(host, stream)
     os.rename(PATH + ".new", PATH)
 module.exit_json(changed=changed, back_to=back_to, not_back=[], reboot_required=False, diff=[])
-"""
-    ),
+""",
     # The real one would change the machine that runs the tests.
-    "smt_memory": (
-        """
+    "smt_memory": """
 print(json.dumps({"failed": True, "msg": "a simulated host has no memory settings to change"}))
-"""
-    ),
+""",
 }
 
 
 class Fleet:
-    """Simulated hosts and the directory from which playbooks are called.
-
-    Args:
-        directory: an empty one.
-        hosts: names to variables of the inventory; SMT is on, nothing is configured.
-        python: of the environment whose Ansible runs the playbooks, and with which the hosts run their modules.
-    """
+    """Simulated hosts and the directory from which playbooks are called."""
 
     def __init__(self, directory: pathlib.Path, hosts: dict[str, dict], python: str = sys.executable):
         self.directory = directory
@@ -179,12 +157,10 @@ class Fleet:
         (modules / "smt_slot.py").write_text(slot.replace("import typing", "import os\nimport typing"))
         for name, text in STAND_INS.items():
             # The controller reads what a module documents; it does not run it.
-            documented = re.findall(
-                r'^RETURN = r""".*?"""\n', (ROOT / f"plugins/modules/{name}.py").read_text(), re.DOTALL | re.MULTILINE
-            )
-            (modules / f"{name}.py").write_text(
-                SHEBANG + "".join(documented) + 'if __name__ == "__main__":\n' + textwrap.indent(COMMON + text, "    ")
-            )
+            source = (ROOT / f"plugins/modules/{name}.py").read_text()
+            documented = re.findall(r'^RETURN = r""".*?"""\n', source, re.DOTALL | re.MULTILINE)
+            program = 'if __name__ == "__main__":\n' + textwrap.indent(COMMON + text, "    ")
+            (modules / f"{name}.py").write_text(SHEBANG + "".join(documented) + program)
         loaded = directory / "loaded"
         loaded.mkdir()
         (loaded / "sitecustomize.py").write_text(LOADED)
@@ -213,20 +189,17 @@ class Fleet:
 
     def changes(self) -> dict[str, list[str]]:
         """Host -> what was changed on it since the last call; hosts without a change are left out."""
-        found = {}
-        for host in self.hosts:
-            log = self.directory / "hosts" / host / "log"
-            if log.exists():
-                found[host] = log.read_text().splitlines()
-                log.unlink()
+        logs = {host: self.directory / "hosts" / host / "log" for host in self.hosts}
+        found = {host: log.read_text().splitlines() for host, log in logs.items() if log.exists()}
+        for host in found:
+            logs[host].unlink()
         return found
 
     def calls(self) -> dict[str, int]:
         """Host -> how often its facts were read since the last call."""
-        found = {}
-        for host in self.hosts:
-            log = self.directory / "hosts" / host / "asked"
-            found[host] = len(log.read_text()) if log.exists() else 0
+        logs = {host: self.directory / "hosts" / host / "asked" for host in self.hosts}
+        found = {host: len(log.read_text()) if log.exists() else 0 for host, log in logs.items()}
+        for log in logs.values():
             log.unlink(missing_ok=True)
         return found
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is in the archive that is published; `make archive` installs it and calls its playbooks."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 import subprocess
@@ -13,10 +11,8 @@ import tarfile
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOR_USERS = (
-    "CHANGELOG.rst FILES.json LICENSE MANIFEST.json README.md SECURITY.md changelogs docs examples"
-    " meta playbooks plugins requirements requirements.txt roles"
-)
+FOR_USERS = """CHANGELOG.rst FILES.json LICENSE MANIFEST.json README.md SECURITY.md changelogs docs examples
+    meta playbooks plugins requirements requirements.txt roles"""
 
 
 @pytest.mark.night
@@ -29,11 +25,7 @@ def test_the_archive_has_what_is_for_users_and_its_pages_lead_to_what_is_in_it(t
     built = tmp_path / "built"
     assert {path.name for path in built.iterdir()} == set(FOR_USERS.split())
     assert [path.name for path in (built / "changelogs").iterdir()] == ["changelog.yaml"]
-    links = [
-        (page, link)
-        for page in built.rglob("*.md")
-        for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
-        if "://" not in link
-    ]
+    pages = [(page, page.read_text(encoding="utf-8")) for page in built.rglob("*.md")]
+    links = [(page, link) for page, text in pages for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
     assert len(links) > 50
     assert [f"{page.relative_to(built)}: {link}" for page, link in links if not (page.parent / link).exists()] == []

@@ -1,19 +1,16 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host that answers with facts named like settings, before the collection's own play, fails alone: nothing changes
-for others and for the controller.
-"""
-
-from __future__ import annotations
+"""A host that answers with facts named like settings, before the collection's own play, fails alone."""
 
 import contextlib
 import json
-import re
 
 import pytest
 import yaml
 from prometheus_server import send, serving
 from simulated_fleet import Fleet
+from test_policy_fleet import recap
+from this_machine import line
 
 HOSTILE, HONEST = "a", ["b", "c"]
 HOSTS = [HOSTILE, *HONEST]
@@ -36,29 +33,16 @@ BY_SETUP = [{"hosts": "all", "gather_facts": False, "tasks": [{"name": "Ask", "a
 
 def by_set_fact(facts, cacheable):
     """A play of the user that passes on what a host said."""
-    asked = {
-        "name": "Ask",
-        "ansible.builtin.command": {"argv": ["cat", "{{ smt_facts_sysroot }}/facts.json"]},
-        "register": "said",
-        "check_mode": False,
-    }
+    when = {"when": f"inventory_hostname == '{HOSTILE}'"}
+    said = {"argv": ["cat", "{{ smt_facts_sysroot }}/facts.json"]}
     given = {name: f"{{{{ (said.stdout | from_json).ansible_facts.{name} }}}}" for name in facts}
-    passed_on = {
-        "name": "Pass on",
-        "ansible.builtin.set_fact": {**given, "cacheable": cacheable},
-        "when": f"inventory_hostname == '{HOSTILE}'",
-    }
-    return [{"hosts": "all", "gather_facts": False, "tasks": [{**asked, "when": passed_on["when"]}, passed_on]}]
+    ask = {"ansible.builtin.command": said, "register": "said", "check_mode": False, **when}
+    passes_on = {"ansible.builtin.set_fact": {**given, "cacheable": cacheable}, **when}
+    return [{"hosts": "all", "gather_facts": False, "tasks": [ask, passes_on]}]
 
 
 class World:
-    """A fleet whose first host is compromised.
-
-    Args:
-        directory: an empty one.
-        of_inventory: the user's variables of all hosts.
-        facts: what the compromised host says of itself when it is asked for facts.
-    """
+    """A fleet whose first host is compromised."""
 
     def __init__(self, directory, of_inventory, facts):
         self.fleet = Fleet(directory, {host: {} for host in HOSTS})
@@ -66,9 +50,8 @@ class World:
         self.inventory(of_inventory)
         place = directory / "hosts" / HOSTILE
         (place / "facts.json").write_text(json.dumps({"changed": False, "ansible_facts": facts}))
-        (place / "python").write_text(
-            COMPROMISED.format(python=self.fleet.python, place=str(place), loaded=str(directory / "loaded"))
-        )
+        known = {"python": self.fleet.python, "place": str(place), "loaded": str(directory / "loaded")}
+        (place / "python").write_text(COMPROMISED.format(**known))
 
     def inventory(self, of_all):
         """Give all hosts variables."""
@@ -78,10 +61,7 @@ class World:
         path.write_text(yaml.safe_dump(document, sort_keys=False))
 
     def play(self, playbook, means, monkeypatch, *arguments):
-        """Let the host's facts become known by some means, then call a playbook of the collection.
-
-        Returns (exit code, what a person sees).
-        """
+        """Let the host's facts become known by some means, then call a playbook of the collection."""
         if means == "cache":
             monkeypatch.setenv("ANSIBLE_CACHE_PLUGIN", "jsonfile")
             monkeypatch.setenv("ANSIBLE_CACHE_PLUGIN_CONNECTION", str(self.directory / "cache"))
@@ -91,26 +71,10 @@ class World:
             known = next((self.directory / "cache").glob(f"*{HOSTILE}")).read_text()
             assert next(iter(self.facts)) in known, "the facts are not known: the test shows nothing"
             return self.fleet.play(playbook, *arguments)
-        before = {
-            "gather_facts": GATHERED,
-            "setup": BY_SETUP,
-            "set_fact": by_set_fact(self.facts, False),
-            "set_fact, cacheable": by_set_fact(self.facts, True),
-        }[means]
-        (self.directory / "site.yml").write_text(
-            yaml.safe_dump([*before, {"ansible.builtin.import_playbook": f"threadwise.smt.{playbook}"}])
-        )
+        before = {"gather_facts": GATHERED, "setup": BY_SETUP}.get(means) or by_set_fact(self.facts, "cache" in means)
+        plays = [*before, {"ansible.builtin.import_playbook": f"threadwise.smt.{playbook}"}]
+        (self.directory / "site.yml").write_text(yaml.safe_dump(plays))
         return self.fleet.play("site.yml", *arguments)
-
-
-def failed(seen):
-    """The hosts that the recap counts as failed."""
-    return set(re.findall(r"^(\S+) +:.* failed=[1-9]", seen[seen.rindex("PLAY RECAP") :], re.MULTILINE))
-
-
-def said(seen):
-    """What a person sees, without line breaks."""
-    return " ".join(seen.split())
 
 
 @pytest.mark.night
@@ -122,13 +86,9 @@ def test_no_fact_names_the_files_of_compliance(tmp_path, monkeypatch, means):
     facts.update(smt_policy_group="everybody", smt_policy_results=str(tmp_path))
     world = World(tmp_path, {"smt_policy": "enabled", "smt_compliance_page": "mine.html"}, facts)
     code, seen = world.play("smt_compliance", means, monkeypatch)
-    assert code == 2 and failed(seen) == {HOSTILE}, seen
-    assert f"{HOSTILE} is refused: " in said(seen) and "smt_compliance_json" in said(seen), seen
-    assert (
-        list(elsewhere.iterdir()) == []
-        and (tmp_path / "mine.html").exists()
-        and (tmp_path / "smt_compliance.json").exists()
-    )
+    assert code == 2 and recap(seen, "failed") == {HOSTILE}, seen
+    assert f"{HOSTILE} is refused: " in line(seen) and "smt_compliance_json" in line(seen), seen
+    assert list(elsewhere.iterdir()) == [] and (tmp_path / "mine.html").exists(), seen
     hosts = {one["host"]: one["status"] for one in json.loads((tmp_path / "smt_compliance.json").read_text())["hosts"]}
     assert hosts == {HOSTILE: "unknown", **dict.fromkeys(HONEST, "compliant")}
 
@@ -136,30 +96,16 @@ def test_no_fact_names_the_files_of_compliance(tmp_path, monkeypatch, means):
 @pytest.mark.parametrize("means", [pytest.param("setup", marks=pytest.mark.night), "set_fact, cacheable"])
 def test_no_fact_has_a_file_of_the_controller_run_or_makes_one_wave_of_all(tmp_path, monkeypatch, means):
     for name in ("mine", "theirs"):
-        tasks = [
-            {
-                "name": "Leave word",
-                "ansible.builtin.file": {
-                    "path": f"{tmp_path}/{name}-{{{{ inventory_hostname }}}}",
-                    "state": "touch",
-                    "mode": "0600",
-                },
-            }
-        ]
-        (tmp_path / f"{name}.yml").write_text(yaml.safe_dump(tasks))
-    facts = {
-        "smt_enforce_health_check": str(tmp_path / "theirs.yml"),
-        "smt_enforce_waves": ["100%"],
-        "smt_enforce_max_fail_percentage": 100,
-        "smt_policy_group": "b",
-    }
+        file = {"path": f"{tmp_path}/{name}-{{{{ inventory_hostname }}}}", "state": "touch", "mode": "0600"}
+        (tmp_path / f"{name}.yml").write_text(yaml.safe_dump([{"ansible.builtin.file": file}]))
+    facts = {"smt_enforce_health_check": str(tmp_path / "theirs.yml"), "smt_policy_group": "b"}
+    facts |= {"smt_enforce_waves": ["100%"], "smt_enforce_max_fail_percentage": 100}
     mine = {"smt_policy": "disabled", "smt_enforce_health_check": "mine.yml", "smt_enforce_waves": [1, 1, 1]}
     code, seen = (world := World(tmp_path, mine, facts)).play("smt_enforce", means, monkeypatch)
-    assert code == 2 and failed(seen) == {HOSTILE}, seen
-    assert f"{HOSTILE} is refused: " in said(seen) and "wave 1: b\nwave 2: c\n" in seen, seen
-    assert sorted(path.name for path in tmp_path.glob("*-?")) == ["mine-b", "mine-c"] and world.fleet.changes() == {
-        host: ["smt false"] for host in HONEST
-    }
+    assert code == 2 and recap(seen, "failed") == {HOSTILE}, seen
+    assert f"{HOSTILE} is refused: " in line(seen) and "wave 1: b\nwave 2: c\n" in seen, seen
+    assert sorted(path.name for path in tmp_path.glob("*-?")) == ["mine-b", "mine-c"]
+    assert world.fleet.changes() == {host: ["smt false"] for host in HONEST}
 
 
 @pytest.mark.night
@@ -167,32 +113,9 @@ def test_odd_facts_stop_the_playbook_for_their_host_alone(tmp_path, monkeypatch)
     odd = ["smt_policy_x", "smt_eval_boots", "smt_facts_sysroot", "__smt_policy_rollout", "smt_policy_judged"]
     world = World(tmp_path, {"smt_policy": "enabled"}, {name: {"compliance": {"status": "compliant"}} for name in odd})
     code, seen = world.play("smt_survey", "gather_facts", monkeypatch)
-    assert code == 2 and failed(seen) == {HOSTILE}, seen
-    assert (
-        f"{HOSTILE} is refused: it has the facts __smt_policy_rollout, smt_eval_boots, smt_facts_sysroot and 2 more"
-        in said(seen)
-    ), seen
-
-
-@pytest.mark.night
-def test_a_fact_that_only_a_setting_refers_to_does_not_count_either(tmp_path, monkeypatch):
-    world = World(tmp_path, {"root": "mine", "smt_survey_page": "{{ root }}.html"}, {"root": "theirs"})
-    code, seen = world.play("smt_survey", "cache", monkeypatch, "-v")
-    assert code == 0 and (tmp_path / "mine.html").exists() and not (tmp_path / "theirs.html").exists(), seen
-    assert re.search(r"smt_survey_page is from the inventory, \S+inventory.yml:[0-9]+ \[3 of 3 hosts\]", said(seen)), (
-        seen
-    )
-
-
-@pytest.mark.night
-def test_a_setting_that_only_facts_can_tell_is_refused_before_any_host_is_contacted(tmp_path, monkeypatch):
-    world = World(tmp_path, {"smt_survey_page": "{{ root }}.html"}, {"root": "theirs"})
-    code, seen = world.play("smt_survey", "cache", monkeypatch)
-    assert (
-        code == 2
-        and "cannot be worked out without facts of hosts" in said(seen)
-        and not (tmp_path / "theirs.html").exists()
-    ), seen
+    assert code == 2 and recap(seen, "failed") == {HOSTILE}, seen
+    names = "__smt_policy_rollout, smt_eval_boots, smt_facts_sysroot and 2 more"
+    assert f"{HOSTILE} is refused: it has the facts {names}" in line(seen), seen
 
 
 @pytest.mark.night(after=1)
@@ -217,26 +140,14 @@ def test_no_fact_decides_by_way_of_hostvars(tmp_path, monkeypatch, place, playbo
     named = [playbook, "cache", monkeypatch, "-e", json.dumps(given)]
     _code, seen = world.play(*(named if place == "extra" else ["site.yml", "cache", monkeypatch]))
     assert not (tmp_path / "theirs.html").exists(), seen
-    refused = f"{name} cannot be worked out without facts of hosts" in said(seen)
+    refused = f"{name} cannot be worked out without facts of hosts" in line(seen)
     assert (tmp_path / "mine.html").exists() == written and refused != written, seen
     assert world.fleet.changes() == {}, seen
 
 
-@pytest.mark.night
-def test_hosts_that_differ_in_what_there_is_one_of_are_named(tmp_path):
-    fleet = Fleet(tmp_path, {"b": {"smt_survey_page": "b.html"}, "c": {}})
-    code, seen = fleet.play("smt_survey")
-    assert code == 2 and "smt_survey_page is 'b.html' [b] but not set [c]: there is one for all hosts" in said(seen), (
-        seen
-    )
-
-
 @contextlib.contextmanager
 def servers():
-    """A metrics server that knows one number, and one that only keeps what it is asked.
-
-    Yields both addresses, and what the second one was sent.
-    """
+    """A metrics server that knows one number, and one that only keeps what it is asked."""
     sent = []
     number = json.dumps({"status": "success", "data": {"resultType": "scalar", "result": [1e9, "5"]}})
     with (
@@ -255,74 +166,41 @@ TOKEN = "the-token-of-the-metrics-server"
 )
 def test_no_fact_sends_the_token_elsewhere(tmp_path, monkeypatch, means, direct):
     with servers() as (mine, theirs, sent):
-        trial = {
-            "smt_trial_metrics_url": mine if direct else "{{ metrics }}",
-            "metrics": mine,
-            "smt_trial_metrics_token": TOKEN,
-            "smt_trial_metrics": [
-                {"name": "latency", "query": "vector(5)", "unit": "ms", "better": "lower", "primary": True}
-            ],
-        }
+        metric = {"name": "latency", "query": "vector(5)", "unit": "ms", "better": "lower", "primary": True}
+        trial = {"smt_trial_metrics": [metric], "smt_trial_metrics_token": TOKEN, "metrics": mine}
+        trial["smt_trial_metrics_url"] = mine if direct else "{{ metrics }}"
         facts = (
-            {"smt_trial_metrics_url": theirs, "smt_trial_dest": str(tmp_path / "theirs")}
-            if direct
-            else {"metrics": theirs}
+            {"smt_trial_metrics_url": theirs, "smt_trial_dest": f"{tmp_path}/theirs"} if direct else {"metrics": theirs}
         )
         world = World(tmp_path, trial, facts)
         _code, seen = world.play("smt_trial", means, monkeypatch, "--check", "-f", "5")
     assert sent == [] and not (tmp_path / "theirs").exists() and TOKEN not in seen, seen
-    assert (f"{HOSTILE} is refused: " in said(seen)) == direct, seen
+    assert (f"{HOSTILE} is refused: " in line(seen)) == direct, seen
 
 
-ROLES = {
-    "smt_eval": "smt_eval_dest",
-    "smt_policy": "smt_policy_scope",
-    "smt_pull": "smt_pull_url",
-    "smt_runtime": "smt_runtime_method",
-    "smt_boot": "smt_boot_force",
-    "smt_memory": "smt_memory_margin",
-    "smt_trial": "smt_trial_dest",
-}
+# Of each role a variable with a valid value, and what its play needs.
+FACTS = {
+    "smt_eval_dest": "theirs", "smt_policy_scope": "both", "smt_pull_url": "https://example.com/theirs.git",
+    "smt_runtime_method": "cpu_online", "smt_boot_force": True, "smt_memory_margin": 5, "smt_trial_dest": "theirs",
+}  # fmt: skip
+ROLES = ["_".join(name.split("_")[:2]) for name in FACTS]
+NEEDED = {
+    "smt_trial_run": "r", "smt_eval_run": "r", "smt_policy": "enabled", "smt_runtime_state": "enabled",
+    "smt_boot_smt": "enabled", "smt_pull_url": "https://example.com/x.git",
+    "smt_trial_metrics": [{"name": "x", "command": ["echo", "5"], "unit": "ms", "better": "lower", "primary": True}],
+}  # fmt: skip
 
 
 @pytest.mark.night
 def test_each_role_in_a_play_of_ones_own_refuses_the_host_too(tmp_path):
-    number = {"name": "latency", "command": ["echo", "5"], "unit": "ms", "better": "lower", "primary": True}
-    needed = {
-        "smt_trial_run": "r",
-        "smt_eval_run": "r",
-        "smt_policy": "enabled",
-        "smt_runtime_state": "enabled",
-        "smt_boot_smt": "enabled",
-    }
-    needed.update(smt_pull_url="https://example.com/x.git", smt_trial_metrics=[number])
-    # Each of them is valid: nothing else refuses it.
-    facts = {
-        "smt_eval_dest": "theirs",
-        "smt_policy_scope": "both",
-        "smt_pull_url": "https://example.com/theirs.git",
-        "smt_runtime_method": "cpu_online",
-    }
-    facts.update(smt_boot_force=True, smt_memory_margin=5, smt_trial_dest="theirs")
-    world = World(tmp_path, needed, facts)
-    tasks = [
-        {
-            "name": f"See that {role} refuses it",
-            "block": [
-                {"name": "Go", "ansible.builtin.import_role": {"name": f"threadwise.smt.{role}"}},
-                {"name": "Done", "ansible.builtin.meta": "end_play"},
-            ],
-            "rescue": [
-                {
-                    "name": "Leave word",
-                    "ansible.builtin.debug": {"msg": f"{role} ended: {{{{ ansible_failed_result.msg }}}}"},
-                }
-            ],
-        }
-        for role in ROLES
-    ]
+    world = World(tmp_path, NEEDED, FACTS)
+    tasks = []
+    for role in ROLES:
+        goes = {"ansible.builtin.import_role": {"name": f"threadwise.smt.{role}"}}
+        word = {"ansible.builtin.debug": {"msg": f"{role} ended: {{{{ ansible_failed_result.msg }}}}"}}
+        tasks.append({"block": [goes, {"ansible.builtin.meta": "end_play"}], "rescue": [word]})
     (tmp_path / "site.yml").write_text(yaml.safe_dump([{"hosts": HOSTILE, "gather_facts": True, "tasks": tasks}]))
     _code, seen = world.fleet.play("site.yml")
     for role in ROLES:
-        assert f"{role} ended: {HOSTILE} is refused: it has the facts smt_" in said(seen), seen
+        assert f"{role} ended: {HOSTILE} is refused: it has the facts smt_" in line(seen), seen
     assert world.fleet.changes() == {} and not (tmp_path / "theirs").exists()

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A play as users write it, with a BMC on loopback: whom it asks, and what of the password is printed."""
 
-from __future__ import annotations
-
 import bmc_server
 import yaml
 from this_machine import LOCAL, call

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A rollout over nodes of Kubernetes: drained, changed, and with pods again, whatever fails in between."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib
@@ -35,11 +33,10 @@ class Nodes(Fleet):
 
     @property
     def state(self):
-        return json.loads(self.state_file.read_text())
+        return json.loads(self.state_file.read_text()) if self.state_file.exists() else {}
 
     def change(self, **state):
-        known = self.state if self.state_file.exists() else {}
-        self.state_file.write_text(json.dumps({**known, **state}))
+        self.state_file.write_text(json.dumps({**self.state, **state}))
 
     def asked(self):
         """What kubectl was asked to change since the last call, with what happened on the host."""
@@ -77,7 +74,7 @@ def test_what_changes_no_cpu_drains_no_node(nodes):
 @pytest.mark.parametrize("playbook", ["smt_enforce", "play.yml"])
 def test_a_node_whose_host_cannot_be_changed_gets_pods_as_before(nodes, playbook):
     (nodes.directory / "play.yml").write_text(
-        "- {hosts: h1, gather_facts: false, roles: [{role: threadwise.smt.smt_policy}]}\n"
+        "- {hosts: h1, gather_facts: false, roles: [threadwise.smt.smt_policy]}\n"
     )
     nodes.set("h1", refuses=True)
     code, seen = nodes.play(playbook, **POLICY)
@@ -121,14 +118,3 @@ def test_a_node_has_labels_of_its_state_where_they_are_asked_for(nodes):
     health = {"smt_policy": "enabled", "smt_enforce_health_check": "health.yml"}
     code, seen = nodes.play("smt_enforce", **{**policy, **health})
     assert code != 0 and nodes.labels == {**off, "threadwise-smt/status": "drifted"}, seen
-
-
-@pytest.mark.night
-def test_the_name_of_a_node_is_no_fact_of_its_host(nodes):
-    fact = {"ansible.builtin.set_fact": {"smt_policy_kubernetes_node": "other"}}
-    role = {"ansible.builtin.include_role": {"name": "threadwise.smt.smt_policy"}}
-    (nodes.directory / "play.yml").write_text(
-        json.dumps([{"hosts": "h1", "gather_facts": False, "tasks": [fact, role]}])
-    )
-    code, seen = nodes.play("play.yml", smt_policy="disabled", smt_policy_kubernetes=True)
-    assert code != 0 and nodes.asked() == [] and nodes.changes() == {}, seen

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """This machine, for tests that evaluate it or call a playbook for it, also beside a host that is gone."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json
@@ -20,13 +18,9 @@ HOSTS = {"here": LOCAL, "gone": GONE}
 
 # What an evaluation of this machine takes at least.
 SHORT = {
-    "smt_eval_arms": ["as_found"],
-    "smt_eval_probe": "never",
-    "smt_eval_budget": 1,
-    "smt_eval_workloads": ["gzip"],
-    "smt_eval_placements": ["single"],
-    "smt_eval_sample_seconds": 0.05,
-}
+    "smt_eval_arms": ["as_found"], "smt_eval_probe": "never", "smt_eval_budget": 1, "smt_eval_workloads": ["gzip"],
+    "smt_eval_placements": ["single"], "smt_eval_sample_seconds": 0.05,
+}  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -41,37 +35,20 @@ def this_machine():
 def start(
     place, playbook, *words, hosts=(), python=sys.executable, environment=None, errors=subprocess.STDOUT, **variables
 ):
-    """Start a playbook of the collection, or a file in the directory, as users do.
-
-    Args:
-        place: the directory; the inventory of some hosts is written into it.
-        playbook: its name.
-        words: more of the command line.
-        hosts: of HOSTS, or others with their variables; without any there is no inventory.
-        python: of the environment whose Ansible is called.
-        environment: more of it.
-        errors: where its errors go.
-        variables: extra variables.
-    """
+    """Start a playbook of the collection, or a file in the directory, as users do."""
     inventory = place / "inventory.yml"
     if hosts:
         found = hosts if isinstance(hosts, dict) else {name: HOSTS[name] for name in hosts}
         inventory.write_text(yaml.safe_dump({"all": {"hosts": found}}, sort_keys=False))
-    return subprocess.Popen(
-        [
-            str(pathlib.Path(python).with_name("ansible-playbook")),
-            *(("-i", str(inventory)) if hosts else ()),
-            *(playbook if playbook.endswith(".yml") else f"threadwise.smt.{playbook}", *words),
-            *(("-e", json.dumps(variables)) if variables else ()),
-        ],
-        cwd=place,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "False", **(environment or {})},
-    )
+    command = [
+        str(pathlib.Path(python).with_name("ansible-playbook")),
+        *(("-i", str(inventory)) if hosts else ()),
+        *(playbook if playbook.endswith(".yml") else f"threadwise.smt.{playbook}", *words),
+        *(("-e", json.dumps(variables)) if variables else ()),
+    ]
+    known = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "False", **(environment or {})}
+    how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors, "text": True}
+    return subprocess.Popen(command, cwd=place, env=known, start_new_session=True, **how)
 
 
 def call(place, playbook, *words, hosts=(), **variables):

@@ -1,10 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each recipe with its tool, as an evaluation runs it: two workers at once. `make recipes` installs the tools that
-Debian has; where another one is missing, its test is skipped.
-"""
-
-from __future__ import annotations
+"""Each recipe with its tool, as an evaluation runs it."""
 
 import contextlib
 import os
@@ -20,6 +16,7 @@ import time
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation.run_directory import RunDirectory
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads import custom, prepared
+from prometheus_server import free_port
 
 HERE = sorted(os.sched_getaffinity(0))
 GO = """package x
@@ -34,12 +31,6 @@ CPP = """#include <benchmark/benchmark.h>
 static void BM_sum(benchmark::State& state) { for (auto _ : state) benchmark::DoNotOptimize(state.iterations()); }
 BENCHMARK(BM_sum); BENCHMARK_MAIN();
 """
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 @contextlib.contextmanager
@@ -118,29 +109,22 @@ def test_redis_benchmark(quiet, tmp_path):
         measured("redis_benchmark", ["redis-benchmark", "-p", str(port), "-n", "1000", "-t", "set", *quiet], tmp_path)
 
 
-@pytest.fixture(name="of_postgres")
-def folder_of_postgres():
-    """A folder that belongs to the user of PostgreSQL, whom those of pytest keep out."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="postgres-"))
-    shutil.chown(folder, "postgres")
-    yield folder
-    shutil.rmtree(folder)
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become the user of PostgreSQL")
-def test_pgbench(tmp_path, request):
+def test_pgbench(tmp_path):
     programs = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
     if not programs:
         pytest.skip("PostgreSQL is not installed")
-    place = request.getfixturevalue("of_postgres")
     as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-    subprocess.run([*as_user, str(programs[-1] / "initdb"), "-A", "trust", "-D", str(place / "d")], cwd="/", check=True)
-    port = free_port()
-    server = [*as_user, str(programs[-1] / "postgres"), "-D", str(place / "d"), "-p", str(port), "-k", "", "-F"]
-    with served(server, port, cwd="/"):
-        reached = ["-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "postgres"]
-        subprocess.run([str(programs[-1] / "pgbench"), "-i", "-q", *reached], check=True)
-        measured("pgbench", [str(programs[-1] / "pgbench"), "-c2", "-T1", "-P1", *reached], tmp_path)
+    # The user of PostgreSQL has no way into the folders of pytest.
+    with tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as place:
+        shutil.chown(place, "postgres")
+        data, port = f"{place}/d", free_port()
+        subprocess.run([*as_user, str(programs[-1] / "initdb"), "-A", "trust", "-D", data], cwd="/", check=True)
+        server = [*as_user, str(programs[-1] / "postgres"), "-D", data, "-p", str(port), "-k", "", "-F"]
+        with served(server, port, cwd="/"):
+            reached = ["-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "postgres"]
+            subprocess.run([str(programs[-1] / "pgbench"), "-i", "-q", *reached], check=True)
+            measured("pgbench", [str(programs[-1] / "pgbench"), "-c2", "-T1", "-P1", *reached], tmp_path)
 
 
 def test_benchmarks_of_go(tmp_path):
@@ -155,9 +139,8 @@ def test_benchmarks_of_go(tmp_path):
 
 def test_google_benchmark(tmp_path):
     (tmp_path / "x.cc").write_text(CPP)
-    made = subprocess.run(
-        ["g++", "-O1", "-o", "x", "x.cc", "-lbenchmark", "-lpthread"], cwd=tmp_path, capture_output=True, check=False
-    )
+    command = ["g++", "-O1", "-o", "x", "x.cc", "-lbenchmark", "-lpthread"]
+    made = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     if made.returncode:
         pytest.skip("libbenchmark-dev is not installed")
     measured("google_benchmark", [str(tmp_path / "x"), "--benchmark_min_time=0.05"], tmp_path)

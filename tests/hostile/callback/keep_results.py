@@ -2,23 +2,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Keeps what each task came to, a JSON line each: whole for the hosts that are named, in brief for the others."""
 
-from __future__ import annotations
-
 DOCUMENTATION = """
 name: keep_results
 type: aggregate
 short_description: Keeps the results of tasks for tests
-description:
-  - One JSON line for each task and host. C(broke) names the exception of Python by which an action ended, where it did
-    not end by an error of its own.
+description: One JSON line a task and host; C(broke) names the exception of Python that ended an action.
 options:
   path: {description: The file., type: path, required: true, env: [{name: KEEP_RESULTS_PATH}]}
-  whole:
-    description: Hosts whose results are kept whole.
-    type: list
-    elements: str
-    env: [{name: KEEP_RESULTS_WHOLE}]
-    default: []
+  whole: {description: Hosts kept whole., type: list, elements: str, default: [], env: [{name: KEEP_RESULTS_WHOLE}]}
 """
 
 import json
@@ -33,10 +24,7 @@ _described = _error_utils.result_dict_from_exception
 
 
 def _described_with_its_kind(exception, *arguments, **named):
-    """Ansible tells a user the words of an exception alone: whether it was meant cannot be seen from these.
-
-    Its forks take this over.
-    """
+    """Ansible tells a user the words of an exception alone: whether it was meant cannot be seen from these."""
     cause = exception.__cause__ if isinstance(exception, AnsibleTaskError) else exception
     kind = None if isinstance(cause, AnsibleError) else type(cause).__name__
     return dict(_described(exception, *arguments, **named), **({BROKE: kind} if kind else {}))
@@ -56,13 +44,9 @@ class CallbackModule(CallbackBase):
         host = result.host.get_name()
         returned = result.result
         line = {
-            "host": host,
-            "task": result.task.get_name(),
-            "once": bool(result.task.run_once),
-            "status": status,
-            "msg": str(returned.get("msg"))[:MOST],
-            "broke": returned.get(BROKE),
-        }
+            "host": host, "task": result.task.get_name(), "once": bool(result.task.run_once), "status": status,
+            "msg": str(returned.get("msg"))[:MOST], "broke": returned.get(BROKE),
+        }  # fmt: skip
         if host in self.get_option("whole"):
             line["result"] = {key: value for key, value in returned.items() if key != "exception"}
         with open(self.get_option("path"), "a", encoding="utf-8", errors="backslashreplace") as lines:

@@ -1,26 +1,20 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A BMC: a real HTTPS server on loopback that answers with recorded or with made resources; and the real module that
-reads it.
-"""
-
-from __future__ import annotations
+"""A BMC: a real HTTPS server on loopback that answers with recorded or with made resources."""
 
 import atexit
 import base64
 import contextlib
 import functools
-import http.server
 import json
 import os
 import pathlib
 import shutil
-import ssl
 import subprocess
 import sys
 import tempfile
-import threading
 
+import prometheus_server
 from ansible.module_utils.urls import open_url
 from ansible_collections.threadwise.smt.plugins.module_utils._know.firmware import agreement, client, facts
 
@@ -40,21 +34,16 @@ def certificate():
     """Return the paths of a self-signed certificate for 127.0.0.1 and its key, made once."""
     directory = pathlib.Path(tempfile.mkdtemp(prefix="bmc-"))
     atexit.register(shutil.rmtree, directory)
-    subject = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
-    files = ("-keyout", directory / "key.pem", "-out", directory / "cert.pem")
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject, *files],
-        check=True,
-        capture_output=True,
+    key, cert = str(directory / "key.pem"), str(directory / "cert.pem")
+    command = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
     )
-    return str(directory / "cert.pem"), str(directory / "key.pem")
+    subprocess.run([*command.split(), "-keyout", key, "-out", cert], check=True, capture_output=True)
+    return cert, key
 
 
 class Bmc:
-    """A BMC.
-
-    Args:
-        resources: path -> what is answered: an object, or a function of the handler that answers by itself.
+    """A BMC of resources: path -> what is answered: an object, or a function of the handler that answers by itself.
 
     Attributes:
         host: its address with the port.
@@ -66,9 +55,9 @@ class Bmc:
         self.resources = {path.rstrip("/"): answer for path, answer in resources.items()}
         self.host, self.asked, self.heads, self.sessions = "", [], [], 0
 
-    def answer(self, handler, method):
+    def answer(self, handler):
         """Answer a request, as a BMC does that has users."""
-        path = handler.path.partition("?")[0]
+        path, method = handler.path.partition("?")[0], handler.command
         self.asked.append(f"{method} {handler.path}")
         self.heads.append(dict(handler.headers))
         resource = self.resources.get(handler.path.rstrip("/"), self.resources.get(path.rstrip("/")))
@@ -87,7 +76,7 @@ class Bmc:
             send(handler, resource)
 
     def _sign_in(self, handler):
-        body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+        body = json.load(handler.rfile)
         if body == {"UserName": USER, "Password": PASSWORD}:
             self.sessions += 1
             send(handler, {"Id": "7"}, 201, **{"X-Auth-Token": TOKEN, "Location": f"{SESSIONS}/7"})
@@ -101,50 +90,18 @@ class Bmc:
 
 def send(handler, answer, status=200, **headers):
     """Send an answer: an object as JSON, or bytes as they are."""
-    content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-    handler.send_response(status)
-    for name, value in {"Content-Type": "application/json", "Content-Length": len(content), **headers}.items():
-        handler.send_header(name, str(value))
-    handler.end_headers()
+    content = answer if isinstance(answer, bytes) else json.dumps(answer)
     with contextlib.suppress(OSError):
-        handler.wfile.write(content)
+        prometheus_server.send(handler, content, status, **headers)
 
 
 @contextlib.contextmanager
 def serving(resources):
-    """Run a BMC with these resources, whose threads end with the tests. Yields a Bmc."""
+    """Run a BMC with these resources. Yields a Bmc."""
     bmc = Bmc(resources)
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            bmc.answer(self, "GET")
-
-        def do_POST(self):
-            bmc.answer(self, "POST")
-
-        def do_DELETE(self):
-            bmc.answer(self, "DELETE")
-
-        def log_message(self, *_arguments):
-            pass
-
-    class Server(http.server.ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, *_arguments):
-            """Say nothing of clients that go away."""
-
-    server = Server(("127.0.0.1", 0), Handler)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate())
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    bmc.host = f"127.0.0.1:{server.server_address[1]}"
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    try:
+    with prometheus_server.serving(bmc.answer, certificate()) as address:
+        bmc.host = address.removeprefix("https://")
         yield bmc
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def access(host, **changes):
@@ -170,16 +127,10 @@ def run_module(host, check=False, **options):
     arguments = {"baseuri": host, "username": USER, "password": PASSWORD, "ca_path": certificate()[0], **options}
     given = {name: value for name, value in arguments.items() if value is not None}
     name = "ansible_collections.threadwise.smt.plugins.modules.smt_firmware_facts"
-    done = subprocess.run(
-        [sys.executable, "-m", name],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": {**given, "_ansible_check_mode": check}}),
-        env={name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    return done.stdout
+    environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    how = {"env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "check": False}
+    asked = json.dumps({"ANSIBLE_MODULE_ARGS": {**given, "_ansible_check_mode": check}})
+    return subprocess.run([sys.executable, "-m", name], input=asked, **how).stdout
 
 
 def kernel(**changes):
@@ -192,32 +143,20 @@ ONE_THREAD = kernel(supported=False, active=False, control="notsupported")
 
 
 def small(attributes, settings=None, system=None, bios=None, **more):
-    """Return the resources of a small BMC with one system.
-
-    Args:
-        attributes: of its BIOS.
-        settings: attributes that are staged; None where it has no such resource.
-        system: further fields of the system.
-        bios: further fields of the BIOS.
-        more: further resources, by their path below ``/redfish/v1/Systems/1/``.
-    """
-    top = "/redfish/v1"
+    """Return the resources of a small BMC with one system: of its BIOS, what is staged, and ``more`` by their path."""
+    top, one = "/redfish/v1", "/redfish/v1/Systems/1"
+    staged = {"SettingsObject": {"@odata.id": f"{one}/Bios/Settings"}}
+    parts = {name: {"@odata.id": f"{top}/{name}"} for name in ("Systems", "Registries")}
     found = {
-        top: {
-            "Systems": {"@odata.id": f"{top}/Systems"},
-            "Registries": {"@odata.id": f"{top}/Registries"},
-            "Links": {"Sessions": {"@odata.id": SESSIONS}},
-        },
-        f"{top}/Systems": {"Members": [{"@odata.id": f"{top}/Systems/1"}]},
-        f"{top}/Systems/1": {"Bios": {"@odata.id": f"{top}/Systems/1/Bios"}, **(system or {})},
-        f"{top}/Systems/1/Bios": {
-            "@odata.id": f"{top}/Systems/1/Bios",
-            "@Redfish.Settings": {"SettingsObject": {"@odata.id": f"{top}/Systems/1/Bios/Settings"}},
+        top: {**parts, "Links": {"Sessions": {"@odata.id": SESSIONS}}},
+        f"{top}/Systems": {"Members": [{"@odata.id": one}]},
+        one: {"Bios": {"@odata.id": f"{one}/Bios"}, **(system or {})},
+        f"{one}/Bios": {
+            "@odata.id": f"{one}/Bios",
+            "@Redfish.Settings": staged,
             "Attributes": attributes,
             **(bios or {}),
         },
-        **{f"{top}/Systems/1/{path}": answer for path, answer in more.items()},
+        **{f"{one}/{path}": answer for path, answer in more.items()},
     }
-    if settings is not None:
-        found[f"{top}/Systems/1/Bios/Settings"] = {"Attributes": settings}
-    return found
+    return found if settings is None else {**found, f"{one}/Bios/Settings": {"Attributes": settings}}

@@ -1,14 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Trees of hosts with a boot loader, and stand-ins for its tools that work below such a tree.
-
-The stand-in for grub-mkconfig reads the settings as the real one does (a shell sources /etc/default/grub, then each
-file of the directory in name order) and writes entries in the form of 10_linux. The stand-in for grubby has the habits
-of real ones, also the bad ones, by their release: `boot/loaders/test_entry_files.py` holds it against calls
-that were recorded.
-"""
-
-from __future__ import annotations
+"""Trees of hosts with a boot loader, and stand-ins for its tools that work below such a tree."""
 
 import os
 import pathlib
@@ -16,18 +8,17 @@ import stat
 import sys
 
 KERNELS = ("6.1.0-13-amd64", "6.1.0-12-amd64")
+CONFIG = "CONFIG_SMP=y\nCONFIG_HOTPLUG_SMT=y\n"
 
 MKCONFIG = r"""#!/bin/sh
 set -e
 root=%(root)s
 [ "$1" = -o ] && out="$2"
-[ ! -e "$root/mkconfig-fails" ] || { echo 'grub-probe: error: cannot find a device for / (is /dev mounted?).' >&2
-    exit 1; }
+[ ! -e "$root/mkconfig-fails" ] || { echo 'grub-probe: error: cannot find a device for /.' >&2; exit 1; }
 if test -f "$root/etc/default/grub"; then . "$root/etc/default/grub"; fi
 # reads /etc/default/grub.d
 if [ %(drop_ins)s = yes ]; then
-for x in "$root"/etc/default/grub.d/*.cfg; do if [ -e "$x" ]; then . "$x"; fi; done
-fi
+for x in "$root"/etc/default/grub.d/*.cfg; do if [ -e "$x" ]; then . "$x"; fi; done; fi
 entry() {
     printf "menuentry '%%s' --class debian \$menuentry_id_option 'gnulinux-%%s' {\n" "$1" "$1"
     printf "\tlinux\t/boot/vmlinuz-%%s root=UUID=1 ro %%s\n" "$2" "$3"
@@ -104,13 +95,11 @@ if 'info' in options:
     for index, (name, text) in enumerate(zip(files, texts)):
         args = ' '.join(expanded(value(text, 'options')).split())
         of_root = next((word for word in args.split() if word.startswith('root=')), '') if release > 20 else ''
-        print('index=%%d' %% index)
-        print('kernel="%%s"' %% value(text, 'linux'))
-        print('args="%%s"' %% (re.sub(re.escape(of_root) + '[ \t]*', '', args, count=1) if of_root else args))
+        args = re.sub(re.escape(of_root) + '[ \t]*', '', args, count=1) if of_root else args
+        print('index=%%d\nkernel="%%s"\nargs="%%s"' %% (index, value(text, 'linux'), args))
         if of_root:
             print('root="%%s"' %% of_root[len('root='):])
-        print('initrd="%%s"' %% value(text, 'initrd'))
-        print('title="%%s"' %% value(text, 'title'))
+        print('initrd="%%s"\ntitle="%%s"' %% (value(text, 'initrd'), value(text, 'title')))
         print('id="%%s"' %% os.path.basename(name)[:-len('.conf')])
     sys.exit(0)
 target = options['update-kernel']
@@ -158,43 +147,33 @@ def write(root: pathlib.Path, path: str, text: str, executable: bool = False) ->
 
 
 def running(
-    root: pathlib.Path,
-    cmdline: str = "BOOT_IMAGE=/boot/vmlinuz-6.1.0-13-amd64 root=UUID=1 ro quiet",
-    online: str = "0-7",
-    numbering: str = "adjacent",
-    control: str = "on",
-    active: str = "1",
-) -> None:
+    root, cmdline="BOOT_IMAGE=/boot/vmlinuz-6.1.0-13-amd64 root=UUID=1 ro quiet", online="0-7",
+    numbering="adjacent", control="on", active="1",
+):  # fmt: skip
     """The running system: 2 sockets x 2 cores x 2 threads, with all CPUs online."""
     write(root, "proc/cmdline", cmdline + "\n")
     write(root, "proc/cpuinfo", "processor\t: 0\nvendor_id\t: GenuineIntel\n")
     write(root, "etc/machine-id", "0123456789abcdef0123456789abcdef\n")
     base = "sys/devices/system/cpu/"
-    for name, text in (
-        ("present", "0-7"),
-        ("possible", "0-7"),
-        ("online", online),
-        ("smt/control", control),
-        ("smt/active", active),
-    ):
-        write(root, base + name, text + "\n")
-    cores = (
-        [(first, first + 1) for first in range(0, 8, 2)]
-        if numbering == "adjacent"
-        else [(first, first + 4) for first in range(4)]
-    )
-    for number, core in enumerate(cores):
+    shown = {"present": "0-7", "possible": "0-7", "online": online, "smt/control": control, "smt/active": active}
+    for number in range(4):
+        core = (2 * number, 2 * number + 1) if numbering == "adjacent" else (number, number + 4)
         for cpu in core:
-            write(root, f"{base}cpu{cpu}/topology/core_cpus_list", f"{core[0]},{core[1]}\n")
-            write(root, f"{base}cpu{cpu}/topology/physical_package_id", f"{number // 2}\n")
-            write(root, f"{base}cpu{cpu}/topology/core_id", f"{number % 2}\n")
+            of_cpu = {
+                "core_cpus_list": f"{core[0]},{core[1]}",
+                "physical_package_id": number // 2,
+                "core_id": number % 2,
+            }
+            shown |= {f"cpu{cpu}/topology/{name}": text for name, text in of_cpu.items()}
+    for name, text in shown.items():
+        write(root, base + name, f"{text}\n")
 
 
 def grub_tree(
     root: pathlib.Path,
-    settings: str = 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX=""\n',
-    drop_ins: dict[str, str] | None = None,
-    suse: bool = False,
+    settings='GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX=""\n',
+    drop_ins=None,
+    suse=False,
 ) -> pathlib.Path:
     """A host with grub and a grub.cfg that was made from its settings."""
     running(root)
@@ -203,60 +182,45 @@ def grub_tree(
     for name, text in (drop_ins or {}).items():
         write(root, "etc/default/grub.d/" + name, text)
     for kernel in KERNELS:
-        write(root, f"boot/vmlinuz-{kernel}", "")
-        write(root, f"boot/initrd.img-{kernel}", "")
-        write(root, f"boot/config-{kernel}", "CONFIG_SMP=y\nCONFIG_HOTPLUG_SMT=y\n")
-    for name in ("00_header", "10_linux"):
-        write(root, "etc/grub.d/" + name, "#!/bin/sh\n", executable=True)
-    write(
-        root,
-        "etc/grub.d/40_custom",
-        "### BEGIN /etc/grub.d/40_custom ###\n### END /etc/grub.d/40_custom ###\n",
-        executable=True,
-    )
-    tool = write(
-        root,
-        f"usr/sbin/{grub}-mkconfig",
-        MKCONFIG % {"root": root, "drop_ins": "no" if suse else "yes"},
-        executable=True,
-    )
-    check = (
-        f'#!/bin/sh\n[ ! -e {root}/script-check-fails ] || {{ echo "error: syntax error. Incorrect command." >&2; exit'
-        ' 1; }\nexec test -s "$1"\n'
-    )
-    write(root, f"usr/bin/{grub}-script-check", check, executable=True)
-    if suse:
-        write(root, "usr/sbin/update-bootloader", "", executable=True)
-    (root / "boot" / grub).mkdir(parents=True)
+        for name, text in (("vmlinuz", ""), ("initrd.img", ""), ("config", CONFIG)):
+            write(root, f"boot/{name}-{kernel}", text)
+    custom = "### BEGIN /etc/grub.d/40_custom ###\n### END /etc/grub.d/40_custom ###\n"
+    check = f'[ ! -e {root}/script-check-fails ] || {{ echo "error: syntax error. Incorrect command." >&2; exit 1; }}'
+    programs = {
+        f"usr/sbin/{grub}-mkconfig": MKCONFIG % {"root": root, "drop_ins": "no" if suse else "yes"},
+        f"usr/bin/{grub}-script-check": f'#!/bin/sh\n{check}\nexec test -s "$1"\n',
+        **dict.fromkeys(("etc/grub.d/00_header", "etc/grub.d/10_linux"), "#!/bin/sh\n"),
+        "etc/grub.d/40_custom": custom,
+        **({"usr/sbin/update-bootloader": ""} if suse else {}),
+    }
+    for path, text in programs.items():
+        write(root, path, text, executable=True)
     cfg = root / "boot" / grub / "grub.cfg"
-    assert os.system(f"{tool} -o {cfg}") == 0
+    cfg.parent.mkdir(parents=True)
+    assert os.system(f"{root}/usr/sbin/{grub}-mkconfig -o {cfg}") == 0
     cfg.chmod(0o600)
     return root
 
 
+def _entry(root, directory, kernel, files, options):
+    """An entry of the Boot Loader Specification, and what the kernel was built with."""
+    number = kernel.removeprefix("m-")
+    lines = f"title Linux {number}\nversion {number}\nlinux {files[0]}\ninitrd {files[1]}\noptions {options}\n"
+    write(root, f"{directory}/loader/entries/{kernel}.conf", lines)
+    write(root, f"boot/config-{number}", CONFIG)
+
+
 def grubby_tree(
-    root: pathlib.Path,
-    options: tuple[str, ...] = ("root=/dev/sda2 ro quiet",) * 3,
-    release: int = 69,
-    kernelopts: str | None = None,
-    cmdline: str | None = "root=/dev/sda2 ro quiet\n",
-) -> pathlib.Path:
+    root: pathlib.Path, options=("root=/dev/sda2 ro quiet",) * 3, release=69, kernelopts=None,
+    cmdline="root=/dev/sda2 ro quiet\n",
+) -> pathlib.Path:  # fmt: skip
     """A host with grubby, 8.40 of some release, and entries of the Boot Loader Specification."""
     running(root)
-    write(
-        root,
-        "usr/sbin/grubby",
-        GRUBBY % {"python": sys.executable, "root": str(root), "release": release},
-        executable=True,
-    )
+    grubby = GRUBBY % {"python": sys.executable, "root": str(root), "release": release}
+    write(root, "usr/sbin/grubby", grubby, executable=True)
     for number, line in enumerate(options):
-        write(
-            root,
-            f"boot/loader/entries/m-5.14.0-{number}.conf",
-            f"title Linux 5.14.0-{number}\nversion 5.14.0-{number}\nlinux /vmlinuz-5.14.0-{number}\ninitrd"
-            f" /initramfs-5.14.0-{number}.img\noptions {line}\n",
-        )
-        write(root, f"boot/config-5.14.0-{number}", "CONFIG_SMP=y\nCONFIG_HOTPLUG_SMT=y\n")
+        kernel = f"5.14.0-{number}"
+        _entry(root, "boot", f"m-{kernel}", (f"/vmlinuz-{kernel}", f"/initramfs-{kernel}.img"), line)
     if kernelopts is not None:
         write(root, "boot/grub2/grubenv", f"# GRUB Environment Block\nkernelopts={kernelopts}\n####\n")
     if cmdline is not None:
@@ -264,17 +228,10 @@ def grubby_tree(
     return root
 
 
-def systemd_tree(
-    root: pathlib.Path, options: str = "root=UUID=1 ro", cmdline: str | None = "root=UUID=1 ro\n"
-) -> pathlib.Path:
+def systemd_tree(root: pathlib.Path, options="root=UUID=1 ro", cmdline="root=UUID=1 ro\n") -> pathlib.Path:
     """A host with systemd-boot."""
     running(root)
-    write(
-        root,
-        "efi/loader/entries/m-6.1.0-13.conf",
-        f"title Linux\nversion 6.1.0-13\nlinux /m/6.1.0-13/linux\ninitrd /m/6.1.0-13/initrd\noptions {options}\n",
-    )
-    write(root, "boot/config-6.1.0-13", "CONFIG_SMP=y\nCONFIG_HOTPLUG_SMT=y\n")
+    _entry(root, "efi", "m-6.1.0-13", ("/m/6.1.0-13/linux", "/m/6.1.0-13/initrd"), options)
     if cmdline is not None:
         write(root, "etc/kernel/cmdline", cmdline)
     return root

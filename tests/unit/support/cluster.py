@@ -1,12 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster of one node behind kubectl, whose state is a file: as a program, or as a function.
-
-What it takes and says is that of kubectl 1.33 (cordon, drain and patch in k8s.io/kubectl/pkg/cmd), and its kubelet
-renews its lease at each look.
-"""
-
-from __future__ import annotations
+"""A cluster of one node behind kubectl, whose state is a file: as a program, or as a function."""
 
 import json
 import pathlib
@@ -43,10 +37,10 @@ def _lease(state, _words):
 def _patch(state, words):
     patch = json.loads(words[words.index("--patch") + 1])
     node = state["node"]
-    for part, key in (("spec", None), ("metadata", "annotations"), ("metadata", "labels")):
-        given, mine = patch.get(part, {}), node[part]
-        if key:
-            given, mine = given.get(key, {}), mine[key]
+    for given, mine in (
+        (patch.get("spec", {}), node["spec"]),
+        *((patch.get("metadata", {}).get(key, {}), node["metadata"][key]) for key in ("annotations", "labels")),
+    ):
         mine.update(given)
         for name in [name for name, value in mine.items() if value is None]:
             del mine[name]

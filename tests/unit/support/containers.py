@@ -1,10 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a container's root may not do, by real namespaces of the kernel: a read-only mount,
-and files of users that the container does not know.
-"""
-
-from __future__ import annotations
+"""What a container's root may not do, by real namespaces of the kernel."""
 
 import functools
 import os
@@ -29,12 +25,8 @@ def run(program, directory, read_only=False):
     """Run a Python program as a container's root; it gets the directory as its argument. Returns what it printed."""
     shell = (READ_ONLY if read_only else "") + 'exec "$2" -c "$3" "$1"'
     # One user of this machine is known to it: root if that is who runs the tests.
-    done = subprocess.run(
-        [*UNSHARE, "sh", "-c", shell, "sh", str(directory), sys.executable, program],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
+    command = [*UNSHARE, "sh", "-c", shell, "sh", str(directory), sys.executable, program]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -1,13 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host with SMT, cgroup v2 and a systemd, on a directory tree: cpusets and their partitions after
-Documentation/admin-guide/cgroup-v2.rst.
-
-Before Linux 6.2 each change of a cpuset gives all its tasks the mask of the cpuset, and so does handing the controller
-down or taking it back; later kernels remember the mask that was asked for (``remembers``).
-"""
-
-from __future__ import annotations
+"""A host with SMT, cgroup v2 and a systemd, on a directory tree."""
 
 import errno
 import os
@@ -28,47 +21,34 @@ HEADER = (
 )
 
 
-class CgroupHost(FakeKernel):
-    """Two cores of four threads; the database has the processes 20 (pinned to CPU 5) and 21, ssh is pinned to CPU 1,
-    and this test process is in a session.
+def _new():
+    return {"cpus": set(), "partition": "member", "down": False, "procs": []}
 
-    Args:
-        old: a kernel before 6.1, which has no isolated partitions.
-        remembers: a kernel from 6.2 on.
+
+class CgroupHost(FakeKernel):
+    """Two cores of four threads; the database has the processes 20 (pinned to CPU 5) and 21, ssh is pinned to CPU 1.
+
+    ``old``: before Linux 6.1, which has no isolated partitions. Before 6.2 each change of a cpuset gives all its tasks
+    the mask of the cpuset, and so does handing the controller down or taking it back (cgroup-v2.rst); later kernels
+    have what it ``remembers``: the mask that was asked for.
     """
 
     def __init__(self, sysroot, cores=None, old=False, remembers=False, **options):
-        self.groups = {"/": {"cpus": set(), "partition": "member", "down": False, "procs": []}}
-        self.processes = {}
-        self.old, self.remembers = old, remembers
-        self.commands = []
-        self.allowed = {DATABASE: ""}
+        ssh = "/system.slice/ssh.service"
+        parents = ("/system.slice", "/user.slice", "/user.slice/user-0.slice")
+        names = ("/", "/init.scope", *parents[:1], DATABASE_GROUP, ssh, *parents[1:], SESSION)
+        self.groups, self.processes, self.commands = {name: _new() for name in names}, {}, []
+        self.old, self.remembers, self.allowed = old, remembers, {DATABASE: ""}
         super().__init__(sysroot, cores or numbered_cores(2, 4, "adjacent"), **options)
         self.put("proc/self/mounts", f"cgroup2 /{MOUNT} cgroup2 rw,nosuid,nodev,noexec,relatime 0 0\n")
         self.put("run/systemd/system/README", "")
         self.put(MOUNT + "/cgroup.controllers", "cpuset cpu io memory pids\n")
-        for group in (
-            "/init.scope",
-            "/system.slice",
-            DATABASE_GROUP,
-            "/system.slice/ssh.service",
-            "/user.slice",
-            "/user.slice/user-0.slice",
-            SESSION,
-        ):
-            self.groups[group] = {"cpus": set(), "partition": "member", "down": False, "procs": []}
-        for pid, group in (
-            (1, "/init.scope"),
-            (20, DATABASE_GROUP),
-            (21, DATABASE_GROUP),
-            (30, "/system.slice/ssh.service"),
-            (os.getpid(), SESSION),
-        ):
+        places = {1: "/init.scope", 20: DATABASE_GROUP, 21: DATABASE_GROUP, 30: ssh, os.getpid(): SESSION}
+        for pid, group in places.items():
             self.groups[group]["procs"].append(pid)
             self.processes[pid] = {"asked": set(), "mask": set(self.online)}
         self.set_affinity(20, {5} & self.online or {1})
         self.set_affinity(30, {1})
-        self.show()
 
     # What the kernel shows --------------------------------------------------------------------------------------------
     def put(self, path, text):
@@ -83,26 +63,18 @@ class CgroupHost(FakeKernel):
         return group != "/" and self.groups[self.above(group)]["down"]
 
     def valid(self, group):
-        one = self.groups[group]
+        one, above = self.groups[group], self.above(group)
         others = [
-            other
-            for name, other in self.groups.items()
-            if name not in ("/", group) and self.above(name) == self.above(group)
+            other for name, other in self.groups.items() if name not in ("/", group) and self.above(name) == above
         ]
         exclusive = not any(one["cpus"] & other["cpus"] for other in others)
-        return bool(
-            one["partition"] != "member"
-            and self.above(group) == "/"
-            and one["cpus"] & self.online
-            and exclusive
-            and self.has_cpuset(group)
-        )
+        is_root = one["partition"] != "member" and above == "/" and self.has_cpuset(group)
+        return bool(is_root and one["cpus"] & self.online and exclusive)
 
     def effective(self, group):
         if group == "/":
-            return self.online - set().union(
-                *(one["cpus"] for name, one in self.groups.items() if name != "/" and self.valid(name))
-            )
+            taken = [one["cpus"] for name, one in self.groups.items() if name != "/" and self.valid(name)]
+            return self.online - set().union(*taken)
         if self.valid(group):
             return self.groups[group]["cpus"] & self.online
         above = self.effective(self.above(group))
@@ -126,12 +98,12 @@ class CgroupHost(FakeKernel):
             self.put(folder + "/cgroup.subtree_control", "cpuset memory\n" if one["down"] else "memory\n")
             files = {"cpuset.cpus.effective": cpulist.render(self.effective(group))}
             if group != "/":
-                reads = (
-                    one["partition"]
-                    if one["partition"] == "member" or self.valid(group)
-                    else one["partition"] + " invalid (Cpu list in cpuset.cpus not exclusive)"
+                invalid = one["partition"] != "member" and not self.valid(group)
+                why = " invalid (Cpu list in cpuset.cpus not exclusive)" if invalid else ""
+                files["cpuset.cpus"], files["cpuset.cpus.partition"] = (
+                    cpulist.render(one["cpus"]),
+                    one["partition"] + why,
                 )
-                files.update({"cpuset.cpus": cpulist.render(one["cpus"]), "cpuset.cpus.partition": reads})
             for name, text in files.items():
                 path = pathlib.Path(self.sysroot) / folder / name
                 if group == "/" or self.has_cpuset(group):
@@ -157,7 +129,7 @@ class CgroupHost(FakeKernel):
         group = path[len(MOUNT) :]
         if group in self.groups:
             raise FileExistsError(errno.EEXIST, "File exists")
-        self.groups[group] = {"cpus": set(), "partition": "member", "down": False, "procs": []}
+        self.groups[group] = _new()
         self.show()
 
     def remove_directory(self, path):
@@ -202,11 +174,8 @@ class CgroupHost(FakeKernel):
             return
         self.groups[group]["down"] = down
         for name, one in self.groups.items():
-            for pid in (
-                one["procs"]
-                if name != group and (name + "/").startswith(group.rstrip("/") + "/") and not self.remembers
-                else ()
-            ):
+            is_below = name != group and (name + "/").startswith(group.rstrip("/") + "/")
+            for pid in one["procs"] if is_below and not self.remembers else ():
                 self.processes[pid]["mask"] = set(self.effective(name))
 
     def write_cgroup_procs(self, group, text):
@@ -236,11 +205,8 @@ class CgroupHost(FakeKernel):
         if verb == "show":
             if unit not in self.allowed:
                 return 0, f"Id={unit}\nLoadState=not-found\nActiveState=inactive\nControlGroup=\nAllowedCPUs=\n", ""
-            return (
-                0,
-                f"Id={unit}\nLoadState=loaded\nActiveState=active\nControlGroup={DATABASE_GROUP}\nAllowedCPUs={self.allowed[unit]}\n",
-                "",
-            )
+            state = f"LoadState=loaded\nActiveState=active\nControlGroup={DATABASE_GROUP}"
+            return 0, f"Id={unit}\n{state}\nAllowedCPUs={self.allowed[unit]}\n", ""
         assert argv[2:4] == ["set-property", "--runtime"], argv
         cpus = argv[-1].partition("=")[2]
         self.allowed[unit] = cpus.replace(",", " ")
@@ -256,7 +222,4 @@ class CgroupHost(FakeKernel):
     def everything(self):
         """Return the text of each file, and the directories, by path."""
         root = pathlib.Path(self.sysroot)
-        return {
-            str(path.relative_to(root)): path.read_text(encoding="utf-8") if path.is_file() else None
-            for path in root.rglob("*")
-        }
+        return {str(one.relative_to(root)): one.read_text() if one.is_file() else None for one in root.rglob("*")}

@@ -2,20 +2,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A host with a fake kernel that requests can be sent to."""
 
-from __future__ import annotations
-
 import json
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.resident import service
-from ansible_collections.threadwise.smt.plugins.module_utils._know.consumers import settings as consumer_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import (
     change as smt_change,
     snapshot as smt_snapshot,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.at_boot import persistence
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.rollback import (
-    pending as pending_rollback,
+    pending,
     program,
     timer,
 )
@@ -33,15 +30,12 @@ class Host(FakeKernel):
         if systemd:
             self.put("run/systemd/system/README", "")
         self.boot("first")
-        self.commands = []
-        self.status = {}  # word of a command -> its exit status
-        self.outputs = {}  # word of a command -> its output
+        self.commands, self.is_waiting = [], False  # the service that rolls back
+        self.status, self.outputs = {}, {}  # word of a command -> its exit status, its output
         self.before_command = lambda command: None
-        self.is_waiting = False  # the service that rolls back
 
     def put(self, path, text):
-        full = host_files.HostFs(self.sysroot)
-        full.write(path, text)
+        host_files.HostFs(self.sysroot).write(path, text)
 
     def boot(self, boot_id):
         self.put("proc/sys/kernel/random/boot_id", boot_id)
@@ -69,23 +63,7 @@ class Host(FakeKernel):
         monkeypatch.setattr(module.kernel_files, "KernelFiles", lambda _root: host)
 
     def ask(self, state=None, **options):
-        given = {
-            "threads": None,
-            "method": "auto",
-            "affinity_conflicts": "fail",
-            "conflicts_of": ["services"],
-            "persist": "none",
-            "neutralise": False,
-            "rollback_after": None,
-            "confirm": False,
-            "check": False,
-            "siblings": "kernel",
-            "cores": None,
-            "frame": None,
-            "consumers": consumer_settings.NOTHING,
-        }
-        given.update(options)
-        change = smt_change.RuntimeChange(smt_change.Request(state=state, **given), self.run_command, self.sysroot)
+        change = smt_change.RuntimeChange(smt_change.Request(state, **options), self.run_command, self.sysroot)
         change.host = self
         result = change.run()
         result["warnings"] = change.warnings
@@ -98,7 +76,7 @@ class Host(FakeKernel):
         return smt_snapshot.load(fs, persistence.is_kept(fs))
 
     def pending(self):
-        return pending_rollback.load(host_files.HostFs(self.sysroot))
+        return pending.load(host_files.HostFs(self.sysroot))
 
     def roll_back(self):
         """What the rollback program does when its time has come."""

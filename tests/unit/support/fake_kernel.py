@@ -1,12 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A kernel's SMT control and CPU hotplug on a directory tree, after kernel/cpu.c of 6.1 and of 6.12.
-
-Tests on real guests judge; this one stands in for what a guest cannot show: POWER's numeric control, refusals on the
-k-th CPU, half-done writes of 6.6+. Reads come from real files, so that other readers of sysfs see the same tree.
-"""
-
-from __future__ import annotations
+"""A kernel's SMT control and CPU hotplug on a directory tree, after kernel/cpu.c of 6.1 and of 6.12."""
 
 import contextlib
 import errno
@@ -27,37 +21,30 @@ def numbered_cores(count: int, threads: int, numbering: str) -> list[tuple[int, 
 
 
 def cpulist(cpus) -> str:
-    """Not in the kernel's shortest form, which readers have to take as well."""
+    """Not in the kernel's shortest form: readers have to take others as well."""
     return ",".join(str(cpu) for cpu in sorted(cpus))
 
 
 class FakeKernel(kernel_files.KernelFiles):
-    """``control`` None: a kernel without the file.
-
-    ``numeric``: powerpc's CONFIG_SMT_NUM_THREADS_DYNAMIC. ``modern``: 6.6 and later.
-    """
+    """``control`` None: without the file; ``numeric``: powerpc's number of threads; ``modern``: 6.6 and later."""
 
     def __init__(self, sysroot, cores, control="on", modern=False, numeric=False, offline=()):
         super().__init__(str(sysroot))
         self.cores = [tuple(core) for core in cores]
         self.core_of = {cpu: core for core in self.cores for cpu in core}
-        self.present = set(self.core_of)
-        self.most = max(map(len, self.cores))
-        self.modern, self.numeric = modern or numeric, numeric
-        self.control = control
-        self.allowed_threads = 1 if control in ("off", "forceoff") else self.most
-        self.online = self.present - set(offline)
-        if control in ("off", "forceoff"):
-            self.online -= {cpu for cpu in self.present if not self._primary(cpu)}
-        self.refusals = {}  # (cpu, online) -> errno
-        self.writes = []
+        self.present, self.most = set(self.core_of), max(map(len, self.cores))
+        self.modern, self.numeric, self.control = modern or numeric, numeric, control
+        is_off = control in ("off", "forceoff")
+        self.allowed_threads = 1 if is_off else self.most
+        self.online = {cpu for cpu in self.present - set(offline) if self._primary(cpu) or not is_off}
+        self.refusals, self.writes = {}, []  # (cpu, online) -> errno
         self.writes_left = None  # raises Killed before the write that would be one too many
-        self.read_only = False
-        self._shown = {}
         self.swallow_off = 0  # so many writes of off end half way and report success
-        self._pid = os.getpid()
         self.faults = None  # what counts each write, see faults.py
-        self._show_all()
+        self.read_only, self._shown, self._pid = False, {}, os.getpid()
+        for name in ("present", "possible"):
+            self._put(f"{CPUS}/{name}", cpulist(self.present))
+        self._show()
 
     # What the kernel shows --------------------------------------------------------------------------------------------
     def _put(self, path, text):
@@ -69,13 +56,6 @@ class FakeKernel(kernel_files.KernelFiles):
         with open(full, "w", encoding="ascii") as handle:
             handle.write(text + "\n")
 
-    def _show_all(self):
-        self._put(CPUS + "/present", cpulist(self.present))
-        self._put(CPUS + "/possible", cpulist(self.present))
-        for cpu in self.present:
-            self._put(f"{CPUS}/cpu{cpu}/online", "0")
-        self._show()
-
     def _show(self):
         self._put(CPUS + "/online", cpulist(self.online))
         self._put(CPUS + "/offline", cpulist(self.present - self.online))
@@ -84,19 +64,17 @@ class FakeKernel(kernel_files.KernelFiles):
             self._put(smt_state.ACTIVE, "1" if self._active() else "0")
         for cpu in self.present:
             folder = f"{CPUS}/cpu{cpu}"
-            topology = os.path.join(self.sysroot, folder, "topology")
             self._put(folder + "/online", str(int(cpu in self.online)))
             if cpu in self.online:
                 siblings = cpulist(set(self.core_of[cpu]) & self.online)
-                self._put(folder + "/topology/core_cpus_list", siblings)
-                self._put(folder + "/topology/thread_siblings_list", siblings)
-                self._put(folder + "/topology/core_id", str(self.cores.index(self.core_of[cpu])))
-                self._put(folder + "/topology/physical_package_id", "0")
+                core = str(self.cores.index(self.core_of[cpu]))
+                topology = {"core_cpus_list": siblings, "thread_siblings_list": siblings, "core_id": core}
+                for name, text in {**topology, "physical_package_id": "0"}.items():
+                    self._put(f"{folder}/topology/{name}", text)
             elif folder + "/topology/core_id" in self._shown:
-                shutil.rmtree(topology)
-                self._shown = {
-                    path: text for path, text in self._shown.items() if not path.startswith(folder + "/topology/")
-                }
+                shutil.rmtree(os.path.join(self.sysroot, folder, "topology"))
+                kept = {path: text for path, text in self._shown.items() if not path.startswith(folder + "/topology/")}
+                self._shown = kept
 
     def put_present(self, cpus):
         """Show other CPUs as present, as after a hot-plug of the machine's processors."""
@@ -124,18 +102,13 @@ class FakeKernel(kernel_files.KernelFiles):
             raise OSError(refusal, os.strerror(refusal))
         if not online and self.online == {cpu}:
             raise OSError(errno.EBUSY, "last CPU")
-        if (
-            online
-            and not self._primary(cpu)
-            and not (self.control in (None, "on", "notsupported", "notimplemented") and self._thread_allowed(cpu))
-        ):
+        is_allowed = self.control in (None, "on", "notsupported", "notimplemented") and self._thread_allowed(cpu)
+        if online and not self._primary(cpu) and not is_allowed:
             raise OSError(errno.EPERM, "SMT is off")
         (self.online.add if online else self.online.discard)(cpu)
 
     def _read_again(self):
-        """In a process that was forked, such as the watchdog, the memory is that of the fork:
-        the tree shows what became of the kernel since.
-        """
+        """In a process that was forked, such as the watchdog, the memory is that of the fork."""
         if os.getpid() == self._pid:
             return
         self._pid, self._shown, self.writes_left = os.getpid(), {}, None
@@ -172,11 +145,10 @@ class FakeKernel(kernel_files.KernelFiles):
             raise OSError(errno.EPERM, "forceoff")
         if self.control in ("notsupported", "notimplemented"):
             raise OSError(errno.ENODEV, "no SMT")
+        numbers = range(1, self.most + 1) if self.numeric else (1, self.most)
         wanted = {"on": self.most, "off": 1}.get(text)
-        if wanted is None and self.modern and text.isdigit():
+        if wanted is None and self.modern and text.isdigit() and int(text) in numbers:
             wanted = int(text)
-            if wanted < 1 or wanted > self.most or not (self.numeric or wanted in (1, self.most)):
-                wanted = None
         if wanted is None:
             raise OSError(errno.EINVAL, "no such control")
         if self.modern:
@@ -188,29 +160,21 @@ class FakeKernel(kernel_files.KernelFiles):
         if wanted > 1:
             self.control = "on"
             self._raise(self.present)
-            return
-        if self.swallow_off:
+        elif self.swallow_off:
             self.swallow_off -= 1
-            return
-        for cpu in sorted(self.online):
-            if not self._primary(cpu):
-                self._set(cpu, False)
-        self.control = "off"
+        else:
+            for cpu in sorted(self.online):
+                if not self._primary(cpu):
+                    self._set(cpu, False)
+            self.control = "off"
 
     def _modern(self, wanted):
         before, self.allowed_threads = self.allowed_threads, wanted
         if wanted > before:
             self.control = "on"
             # topology_is_core_online: a core that is wholly off stays so.
-            self._raise(
-                {
-                    cpu
-                    for core in self.cores
-                    if self.online.intersection(core)
-                    for cpu in core
-                    if self._thread_allowed(cpu)
-                }
-            )
+            there = [cpu for core in self.cores if self.online.intersection(core) for cpu in core]
+            self._raise({cpu for cpu in there if self._thread_allowed(cpu)})
         elif wanted < before:
             control = "off" if wanted == 1 else "on"
             for cpu in sorted(self.online):

@@ -1,12 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host whose memory policy can be changed: a directory tree with the kernel's rules for its sysctls,
-and a systemd with services.
-
-Each write, removal and command counts as an effect, and any of them can fail.
-"""
-
-from __future__ import annotations
+"""A host whose memory policy can be changed."""
 
 import errno
 import json
@@ -36,23 +30,18 @@ class Systemd:
     def __call__(self, argv):
         if argv[1] == "daemon-reload":
             self.reloads += 1
-            self.loaded = {
-                name: -900
-                for name in self.services
-                if os.path.exists(os.path.join(self.root, oom_score.drop_in_path(name + ".service")))
-            }
+            paths = {name: os.path.join(self.root, oom_score.drop_in_path(name + ".service")) for name in self.services}
+            self.loaded = {name: -900 for name, path in paths.items() if os.path.exists(path)}
             return 0, "", ""
-        names = argv[argv.index("--") + 1 :]
-        return 0, "\n\n".join(self._show(name) for name in names) + "\n", ""
+        return 0, "\n\n".join(map(self._show, argv[argv.index("--") + 1 :])) + "\n", ""
 
     def _show(self, name):
         short = name[: -len(".service")]
         if short not in self.services:
             return f"Id={name}\nLoadState=not-found"
         service = self.services[short]
-        score = self.loaded.get(short, service.get("score", 0))
-        group = f"MainPID={service['main']}\nControlGroup=/system.slice/{name}"
-        return f"{group}\nOOMScoreAdjust={score}\nId={name}\nLoadState=loaded"
+        score, group = self.loaded.get(short, service.get("score", 0)), f"/system.slice/{name}"
+        return f"MainPID={service['main']}\nControlGroup={group}\nOOMScoreAdjust={score}\nId={name}\nLoadState=loaded"
 
 
 def process(root, pid, score, unit="db.service"):
@@ -64,13 +53,7 @@ def process(root, pid, score, unit="db.service"):
 
 
 class MemoryHost:
-    """A host of the tree ``memory_tree.tree`` with the services ``db`` (score 100,
-    processes 10 and 11) and ``web`` (0, process 20).
-
-    Attributes:
-        effects: what was written, removed and called.
-        fails: given an effect, whether it fails.
-    """
+    """A host of the tree ``memory_tree.tree`` with the services ``db`` (score 100."""
 
     def __init__(self, root, monkeypatch, **sysctls):
         self.root = pathlib.Path(root)
@@ -81,17 +64,18 @@ class MemoryHost:
         self.effects = []
         self.fails = lambda effect: False
         write, unlink = HostFs.write, durable.unlink
+
+        def written(fs, path, *rest, **how):
+            self._do("write " + path, errno.ENOSPC)
+            return write(fs, path, *rest, **how)
+
+        def unlinked(path):
+            self._do(f"remove {os.path.relpath(path, root)}", errno.EROFS)
+            return unlink(path)
+
         monkeypatch.setattr(kernel_files.KernelFiles, "write", lambda _files, path, text: self._kernel(path, text))
-        monkeypatch.setattr(
-            HostFs,
-            "write",
-            lambda fs, path, *rest, **how: (self._do("write " + path, errno.ENOSPC), write(fs, path, *rest, **how))[1],
-        )
-        monkeypatch.setattr(
-            durable,
-            "unlink",
-            lambda path: (self._do(f"remove {os.path.relpath(path, root)}", errno.EROFS), unlink(path))[1],
-        )
+        monkeypatch.setattr(HostFs, "write", written)
+        monkeypatch.setattr(durable, "unlink", unlinked)
 
     def _do(self, effect, number):
         self.effects.append(effect)

@@ -1,10 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What may go wrong while files are written: the process is killed before its n-th change of a file or of the kernel,
-or the disk is full from then on.
-"""
-
-from __future__ import annotations
+"""What may go wrong while files are written."""
 
 import contextlib
 import errno
@@ -71,7 +67,7 @@ class Faults:
                 self.write(takes_room)
                 return real(*arguments, **options)
 
-            return mock.patch.object(os, name, call)
+            return call
 
         real_open = os.open
 
@@ -81,18 +77,13 @@ class Faults:
                 self.write(takes_room=bool(flags & os.O_EXCL) or not os.path.exists(path))
             return real_open(path, flags, *arguments, **options)
 
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(mock.patch.object(os, "open", opened))
-            for name in TAKE_ROOM + TAKE_NONE:
-                stack.enter_context(wrapped(name, name in TAKE_ROOM))
+        calls = {name: wrapped(name, name in TAKE_ROOM) for name in TAKE_ROOM + TAKE_NONE}
+        with mock.patch.multiple(os, open=opened, **calls):
             yield self
 
 
 class Watchdog:
-    """The watchdog without a process of its own: what it restores is what the process restores that it watches.
-
-    The real one is in test_watchdog.py.
-    """
+    """The watchdog without a process of its own: what it restores is what the process restores that it watches."""
 
     faults: Faults
     is_disarmed = False

@@ -1,26 +1,18 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A FleetLock server on loopback, as the protocol says, which counts who holds what; and what takes down hosts of a
-test tells it so, and is counted against what is held.
-"""
-
-from __future__ import annotations
+"""A FleetLock server on loopback, as the protocol says, which counts who holds what."""
 
 import contextlib
-import http.server
 import json
-import ssl
 import threading
+
+import prometheus_server
 
 FULL = {"kind": "failed_lock_semaphore_full", "value": "semaphore currently full, all slots are locked already"}
 
 
 class FleetLock:
-    """The server.
-
-    Args:
-        slots: of each group.
-        certificate: the files of its certificate and its key; without them it speaks no TLS.
+    """The server, with so many slots of each group; what takes down hosts of a test tells it so.
 
     Attributes:
         holders: group -> the ids that hold a slot.
@@ -32,20 +24,10 @@ class FleetLock:
     """
 
     def __init__(self, slots: int = 1, certificate: tuple[str, str] | None = None) -> None:
-        self.slots, self.holders, self.asked = slots, {}, []
+        self.slots, self.certificate, self.holders, self.asked = slots, certificate, {}, []
         self.down, self.faults, self.most_down, self.boots = set(), [], 0, 0
-        self.lock = threading.Lock()
+        self.lock, self.url = threading.Lock(), ""
         self.answer, self.before = None, lambda _path: None
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
-        self._server.handle_error = lambda *_given: None
-        self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self._server.server_port}"
-        if certificate:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(*certificate)
-            self._server.socket = context.wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
 
     def holds(self, host: str) -> bool:
         """Whether a host holds a slot of any group."""
@@ -86,32 +68,15 @@ class FleetLock:
             self.faults.append(f"{sorted(self.down)} are down at once")
         return 200, None
 
+    def _answer(self, handler):
+        body = json.loads(handler.rfile.read() or "{}")
+        self.before(handler.path)
+        with self.lock:
+            status, answer = self.reply(handler.path, handler.headers, body)
+        # Only now: whoever is killed while it waits for the answer was granted it all the same.
+        prometheus_server.send(handler, json.dumps(answer) if answer else "", status)
+
     @contextlib.contextmanager
     def running(self):
-        thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
+        with prometheus_server.serving(self._answer, self.certificate) as self.url:
             yield self
-        finally:
-            self._server.shutdown()
-            self._server.server_close()
-
-
-def _handler(server):
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or "{}")
-            server.before(self.path)
-            with server.lock:
-                status, answer = server.reply(self.path, self.headers, body)
-                # Before the answer is sent: whoever is killed while it waits for it was granted it all the same.
-            self.send_response(status)
-            content = json.dumps(answer).encode() if answer else b""
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_given):
-            pass
-
-    return Handler

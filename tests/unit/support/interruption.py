@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ending a playbook in the middle, as a terminal or a lost controller does."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pathlib
@@ -16,11 +14,7 @@ from processes import descendants
 
 
 def interrupt(process, number):
-    """Send a signal to a process that leads its group and to all of the group, until the process has ended.
-
-    A worker of Ansible that ends by Ctrl-C may hold a lock that its main process then waits for: a person presses the
-    keys again.
-    """
+    """Send a signal to a process that leads its group and to all of the group, until the process has ended."""
     while process.poll() is None:
         os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -28,11 +22,7 @@ def interrupt(process, number):
 
 
 def lose(process):
-    """Kill a playbook with all that it started, as with the machine that it ran on.
-
-    Ansible's workers have sessions of their own: one that outlives a kill of the group goes on with its task, fetches
-    what the host measured and removes it there.
-    """
+    """Kill a playbook with all that it started, as with the machine that it ran on."""
     if process.poll() is None:
         os.kill(process.pid, signal.SIGSTOP)
         for pid in (*descendants(process.pid), process.pid):

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Pages and pictures as they would be written out: pages leave out what a browser does not need."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 

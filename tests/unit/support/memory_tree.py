@@ -2,19 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A host's memory files on a directory tree, from a recorded guest."""
 
-from __future__ import annotations
-
 import pathlib
 
 RECORDED = pathlib.Path(__file__).parent / "recorded_memory"
-SYSCTLS = {
-    "overcommit_memory": 2,
-    "overcommit_ratio": 80,
-    "overcommit_kbytes": 0,
-    "panic_on_oom": 0,
-    "nr_hugepages": 16,
-    "admin_reserve_kbytes": 8192,
-}
+SYSCTLS = {"overcommit_memory": 2, "overcommit_ratio": 80, "overcommit_kbytes": 0, "panic_on_oom": 0}
+SYSCTLS |= {"nr_hugepages": 16, "admin_reserve_kbytes": 8192}
 
 
 def put(root, path, text):

@@ -1,10 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much is tried: by day one or two cases of each kind, at night all. The marker ``night`` says it of tests, and
-this of what a test tries in itself.
-"""
-
-from __future__ import annotations
+"""How much is tried: by day one or two cases of each kind, at night all. The marker ``night`` says it of tests."""
 
 import os
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The oldest Python of a managed host: which one it is, and a real one on this machine."""
 
-from __future__ import annotations
-
 import pathlib
 import shutil
 import subprocess
@@ -21,16 +19,11 @@ def _find() -> str | None:
 
 
 def _runs(python: str) -> bool:
-    """Say whether it is one: a name on the PATH may be that of pyenv,
-    which starts nothing unless a version is chosen.
-    """
-    done = subprocess.run(
-        [python, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True, check=False
-    )
+    """Say whether it is one: a name on the PATH may be that of pyenv."""
+    command = [python, "-c", "import sys; print(sys.version_info[:2])"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() == str(OLDEST)
 
 
 PYTHON = _find()
-needed = pytest.mark.skipif(
-    PYTHON is None, reason="there is no Python 3.6 on this machine: install one as python3.6, or with pyenv"
-)
+needed = pytest.mark.skipif(PYTHON is None, reason="there is no python3.6 on this machine, also none of pyenv")

@@ -1,16 +1,10 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What takes long is made once for all workers of a test run.
-
-The groups of xdist do not hold with pytest 9.2, which does not read the name that xdist gives a test.
-"""
-
-from __future__ import annotations
+"""What takes long is made once for all workers of a test run."""
 
 import contextlib
 import fcntl
 import os
-import pathlib
 import pickle
 import re
 
@@ -32,10 +26,8 @@ def once(tmp_path_factory, name, make):
     with shared(tmp_path_factory, name) as directory:
         kept = directory / "kept.pickle"
         if not kept.exists():
-            made = directory / "made"
+            made, partial = directory / "made", directory / "partial"
             made.mkdir()
-            found = pickle.dumps(make(made))
-            partial = pathlib.Path(f"{kept}.partial")
-            partial.write_bytes(found)
+            partial.write_bytes(pickle.dumps(make(made)))
             partial.rename(kept)
         return pickle.loads(kept.read_bytes())

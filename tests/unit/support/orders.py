@@ -1,14 +1,7 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A model of what a host keeps through changes, confirmations, rollbacks, reboots and other people's changes.
+"""A model of what a host keeps through changes, confirmations, rollbacks, reboots and other people's changes."""
 
-The model knows three things of a host: its first state, the state before a change that is not confirmed, and what it is
-to be after a boot. After each step the host is held against it. The host is one with a fake kernel, or a guest.
-"""
-
-from __future__ import annotations
-
-import abc
 import dataclasses
 import typing as t
 
@@ -29,43 +22,27 @@ CHANGES = {
 # A fault, and before which write of the call it comes.
 FAULTS = strategies.one_of(
     strategies.none(),
-    strategies.tuples(strategies.just("killed"), strategies.integers(0, 45)),
-    strategies.tuples(strategies.just("full"), strategies.integers(0, 45)),
-    strategies.tuples(strategies.just("no systemd-run"), strategies.just(0)),
+    strategies.tuples(strategies.sampled_from(["killed", "full"]), strategies.integers(0, 45)),
+    strategies.just(("no systemd-run", 0)),
 )
-
-Fault = tuple[str, int] | None
 
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """All that a change may change.
+    """All that a change may change."""
 
-    Attributes:
-        cpu: CPUs and smt/control.
-        files: path of a file that keeps a setting -> its text, or whether it is there.
-        saved: the snapshot.
-        pending: the rollback that is pending.
-        left: files of the collection's state.
-        half: files that a killed process left half written.
-    """
-
-    cpu: dict
-    files: dict
-    saved: dict | None
-    pending: dict | None
-    left: frozenset[str]
-    half: tuple[str, ...]
+    cpu: dict  # CPUs and smt/control
+    files: dict  # path of a file that keeps a setting -> its text, or whether it is there
+    saved: dict | None  # the snapshot
+    pending: dict | None  # the rollback that is pending
+    left: frozenset[str]  # files of the collection's state
+    half: tuple[str, ...]  # files that a killed process left half written
 
     def lasting(self):
         """The same but for when it was written, and by whom."""
         before = self.pending and self.pending["snapshot"]
-        return (
-            self.cpu,
-            self.files,
-            self.saved and self.saved["cpu"],
-            self.pending and (self.pending["cpu"], before and before["cpu"]),
-        )
+        pending = self.pending and (self.pending["cpu"], before and before["cpu"])
+        return self.cpu, self.files, self.saved and self.saved["cpu"], pending
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,36 +54,13 @@ class Answer:
     was_done: bool = False
 
 
-class OrderedHost(abc.ABC):
-    """A host of eight CPUs, 0 and 1 on one core, that carries out the steps of an order."""
+class OrderedHost:
+    """A host of eight CPUs, 0 and 1 on one core, that carries out the steps of an order.
 
-    @abc.abstractmethod
-    def seen(self) -> Seen:
-        """Return what the host shows."""
-
-    @abc.abstractmethod
-    def ask(self, request: dict, fault: Fault) -> Answer:
-        """Have a request carried out, with a fault on the way; afterwards there is none, and room on the disk."""
-
-    @abc.abstractmethod
-    def roll_back(self, fault: Fault) -> None:
-        """Let the time of the pending rollback pass, and wait until it is done."""
-
-    @abc.abstractmethod
-    def switch(self, cpu: int, up: bool) -> None:
-        """Switch a CPU as somebody else does; no harm where the kernel refuses."""
-
-    @abc.abstractmethod
-    def reboot(self) -> None:
-        """Boot."""
-
-    @abc.abstractmethod
-    def frame(self) -> dict:
-        """Return the run-time state as a rollout saves it."""
-
-    @abc.abstractmethod
-    def end(self) -> None:
-        """Leave nothing of the order."""
+    It has ``seen()``; ``ask(request, fault)`` -> Answer, ``roll_back(fault)`` at the time of a pending rollback, both
+    without a fault and with room on the disk afterwards; ``switch(cpu, up)`` as somebody else does, with no harm where
+    the kernel refuses; ``reboot()``; ``frame()``, the run-time state as a rollout saves it; and ``end()``.
+    """
 
 
 class Order(stateful.RuleBasedStateMachine):
@@ -124,6 +78,10 @@ class Order(stateful.RuleBasedStateMachine):
 
     def teardown(self):
         self.host.end()
+
+    @staticmethod
+    def settings(files):
+        return {path: text for path, text in files.items() if text and ".wants" not in path}
 
     def online(self):
         return self.host.seen().cpu["online"]
@@ -164,15 +122,12 @@ class Order(stateful.RuleBasedStateMachine):
         if result is None:
             return
         now = self.online()
+        moved = now != was_online
+        self.first = had_first if had_first is not None else was_online if moved else None
         if result["rollback_pending"]:
-            if self.before is None:
-                self.before = (was_online, had_first, asked)
-            self.before = (*self.before[:2], asked)
-            self.first = had_first if had_first is not None else was_online if now != was_online else None
+            self.before = (*(self.before or (was_online, had_first))[:2], asked)
         else:
             self.before = None
-            moved = now != was_online
-            self.first = had_first if had_first is not None else was_online if moved else None
             if asked.get("state") == "restored" or (self.first == now and (moved or result.get("rollback_ended"))):
                 self.first = None
         self.what_is_new_may_be_lost(result, had_first)
@@ -251,9 +206,8 @@ class Order(stateful.RuleBasedStateMachine):
         seen = self.host.seen()
         assert seen.cpu["online"] == frame["cpu"]["online"]
         if not fault or fault[0] != "full":
-            assert {path: text for path, text in frame["files"].items() if text and ".wants" not in path} == {
-                path: text for path, text in seen.files.items() if text and ".wants" not in path
-            }
+            of_frame, now = map(self.settings, (frame["files"], seen.files))
+            assert now == of_frame
         self.first = None if first is None else had_first if had_first is not None else first
         if self.first == seen.cpu["online"] and was_online != seen.cpu["online"]:
             self.first = None
@@ -262,22 +216,7 @@ class Order(stateful.RuleBasedStateMachine):
 
 
 def play(kind, count, steps, **settings):
-    """Play a number of orders of so many steps at most, on hosts of a kind of order.
-
-    Args:
-        kind: a subclass of :class:`Order`.
-        count: of orders.
-        steps: of each.
-        settings: further ones of hypothesis.
-    """
-    stateful.run_state_machine_as_test(
-        kind,
-        settings=hypothesis.settings(
-            max_examples=count,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=list(hypothesis.HealthCheck),
-            report_multiple_bugs=False,
-            **settings,
-        ),
-    )
+    """Play so many orders of so many steps at most, on hosts of a kind; the settings are further ones of hypothesis."""
+    checks = {"deadline": None, "suppress_health_check": list(hypothesis.HealthCheck), "report_multiple_bugs": False}
+    chosen = hypothesis.settings(max_examples=count, stateful_step_count=steps, **checks, **settings)
+    stateful.run_state_machine_as_test(kind, settings=chosen)

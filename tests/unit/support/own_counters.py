@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Processors that count themselves how their cores are used: a partition of POWER as files, and a perf."""
 
-from __future__ import annotations
-
 import os
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
@@ -15,13 +13,7 @@ CPUINFO = f"processor\t: 0\ncpu\t\t: POWER9 (architected)\n\ntimebase\t: {TIMEBA
 
 
 class Partition:
-    """A partition of POWER, as files below a directory.
-
-    Args:
-        root: the directory.
-        cores: for each thread of each core, the shares of the core that it is given busy and idle, and that of the time
-            in which it is busy.
-    """
+    """A partition of POWER, as files below a directory."""
 
     def __init__(self, root, cores):
         self.fs, self.root = HostFs(str(root)), root
@@ -57,10 +49,7 @@ class Partition:
 
 
 def perf(directory, monkeypatch, text, pair):
-    """Put a perf first in the search path that knows the events of one pair, and prints a text of them.
-
-    The real one has no such events without a processor that has them.
-    """
+    """Put a perf first in the search path that knows the events of one pair, and prints a text of them."""
     known = f"*{pair.other}*" if pair else "nothing"
     (directory / "counts").write_text(text)
     (directory / "perf").write_text(

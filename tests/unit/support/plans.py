@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The settings of a plan: of a user's own command, with samples that take no time."""
 
-from __future__ import annotations
-
 RATE = {"name": "rate", "unit": "1/s", "better": "higher", "pattern": "rate ([0-9.]+)"}
 
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is concluded of numbers that workers print, on a machine whose truth is known."""
 
-from __future__ import annotations
-
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion
 
@@ -18,13 +16,13 @@ def concluded(metric, value_of, seed=1, compared=True):
         "metrics": {metric["name"]: {key: metric[key] for key in ("unit", "better", "aggregate")}},
         "model": lambda arm, _spot, workers: [value_of(arm, len(workers))] * len(workers),
     }
-    document = result_maker.result(
-        workloads={"own": workload},
-        shape=(1, 4, 2),
-        blocks=8,
-        noise=0.002,
-        names=["all_threads"],
-        seed=seed,
-        compared=compared,
-    )
+    how = {
+        "shape": (1, 4, 2),
+        "blocks": 8,
+        "noise": 0.002,
+        "names": ["all_threads"],
+        "seed": seed,
+        "compared": compared,
+    }
+    document = result_maker.result(workloads={"own": workload}, **how)
     return conclusion.conclude(result_maker.analysed(document))

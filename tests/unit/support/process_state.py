@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether a process still runs."""
 
-from __future__ import annotations
-
 
 def alive(pid):
     """Return whether a process exists and is not a zombie."""

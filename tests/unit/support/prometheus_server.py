@@ -1,14 +1,11 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A real Prometheus on loopback that scrapes an exporter of the test each second, a real nginx in front of it,
-and servers that lie.
-"""
-
-from __future__ import annotations
+"""A real Prometheus on loopback that scrapes an exporter of the test each second, a real nginx in front of it."""
 
 import base64
 import contextlib
 import http.server
+import io
 import itertools
 import json
 import pathlib
@@ -36,15 +33,13 @@ def free_port():
 
 def unpacked(package, path):
     """Return the path of a program of one of Debian's packages, which is not installed."""
-    return subprocess.run(
-        [str(REPOSITORY / "tools" / "unpacked.sh"), package, path], check=True, stdout=subprocess.PIPE, text=True
-    ).stdout.strip()
+    command = [str(REPOSITORY / "tools" / "unpacked.sh"), package, path]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 @contextlib.contextmanager
 def raw(*pieces, drips=()):
-    """Answer each connection with these bytes as they are, then the ``drips`` again and again; wait until the other
-    side closes it. Yields the address.
+    """Answer each connection with these bytes as they are, then the ``drips`` again and again. Yields the address.
 
     A number is a pause of so many seconds. Nothing is closed here: what ends before that knows from the bytes
     themselves where an answer ends.
@@ -61,42 +56,46 @@ def raw(*pieces, drips=()):
                     pass
 
     with _threaded(socketserver.ThreadingTCPServer, Handler) as address:
-        yield address
+        yield f"http://{address}"
 
 
 @contextlib.contextmanager
-def serving(answer):
-    """Serve HTTP on loopback; ``answer(handler)`` answers each request. Yields the address."""
+def serving(answer, certificate=None):
+    """Serve HTTP, with the files of a certificate and its key HTTPS; ``answer(handler)`` answers each request.
+
+    Yields the address.
+    """
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
+            # A body that nobody has read resets the connection under the answer.
+            self.rfile = io.BytesIO(self.rfile.read(int(self.headers["Content-Length"] or 0)))
             with contextlib.suppress(ConnectionError):
                 answer(self)
-
-        def do_POST(self):
-            # A body that nobody has read resets the connection under the answer.
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.do_GET()
 
         def log_message(self, *_arguments):
             pass
 
-    with _threaded(http.server.ThreadingHTTPServer, Handler) as address:
-        yield address
+    Handler.do_POST = Handler.do_DELETE = Handler.do_GET
+    with _threaded(http.server.ThreadingHTTPServer, Handler, certificate) as address:
+        yield f"http{'s' if certificate else ''}://{address}"
 
 
 @contextlib.contextmanager
-def _threaded(kind, handler):
-    """Run a server whose threads end with the tests. Yields its address."""
+def _threaded(kind, handler, certificate=None):
+    """Run a server whose threads end with the tests, and which says nothing of clients that go away."""
     server = kind(("127.0.0.1", 0), handler, bind_and_activate=False)
-    server.daemon_threads = True
-    server.allow_reuse_address = True
+    server.daemon_threads = server.allow_reuse_address = True
+    server.handle_error = lambda *_given: None
     server.server_bind()
     server.server_activate()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()
@@ -106,10 +105,8 @@ def send(handler, body, status=200, kind="application/json", **headers):
     """Answer a request."""
     content = body if isinstance(body, bytes) else body.encode()
     handler.send_response(status)
-    handler.send_header("Content-Type", kind)
-    handler.send_header("Content-Length", str(len(content)))
-    for name, value in headers.items():
-        handler.send_header(name, value)
+    for name, value in {"Content-Type": kind, "Content-Length": str(len(content)), **headers}.items():
+        handler.send_header(name, str(value))
     handler.end_headers()
     handler.wfile.write(content)
 
@@ -117,14 +114,12 @@ def send(handler, body, status=200, kind="application/json", **headers):
 class Exporter:
     """What a service exports: text in Prometheus' format, which a test changes; None answers with an error.
 
-    Args:
-        is_punctual: it says itself when its samples were taken, each SCRAPE_SECONDS after the last: on a busy machine
-            scrapes are late by tenths of a second.
+    With ``is_punctual`` it says itself when its samples were taken, each SCRAPE_SECONDS after the last: on a busy
+    machine scrapes are late by tenths of a second.
     """
 
     def __init__(self, is_punctual=False):
-        self.text = ""
-        self.scrapes = 0
+        self.text, self.scrapes = "", 0
         # So long ago that no sample is of a time after that of a query.
         self._first = time.time() - 2 if is_punctual else None
 
@@ -141,57 +136,46 @@ class Exporter:
     def wait(self, scrapes):
         """Wait until so many more scrapes are over."""
         wanted = self.scrapes + scrapes + 1
-        for _turn in range(600):
-            if self.scrapes >= wanted:
-                return
-            time.sleep(0.1)
-        raise AssertionError(f"no {scrapes} scrapes in a minute")
+        until(lambda: self.scrapes >= wanted)
+
+
+def until(is_so):
+    """Wait for it, a minute at most."""
+    for _turn in range(600):
+        if is_so():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it is not so after a minute")
+
+
+@contextlib.contextmanager
+def _process(directory, command, is_ready):
+    """Run a server whose log is in a directory, and wait until it is ready."""
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory)
+
+    def ready():
+        assert process.poll() is None, f"{command[0]} has ended: {(directory / 'log').read_text()[-2000:]}"
+        return is_ready()
+
+    try:
+        until(ready)
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 @contextlib.contextmanager
 def prometheus(
-    directory,
-    targets,
-    web_config=None,
-    scheme="http",
-    instance_labels=None,
-    credentials=None,
-    rules=(),
-    scraped=None,
-    alertmanagers=(),
-):
+    directory, targets, web_config=None, scheme="http", instance_labels=None, credentials=None, rules=(),
+    scraped=None, alertmanagers=(),
+):  # fmt: skip
     """Run Prometheus over ``targets`` (addresses without scheme), and wait until it answers. Yields its address.
 
-    ``rules`` are groups of rules, as in a file of them; alerts go to ``alertmanagers`` (addresses without scheme).
-    ``credentials`` (user and password) are those that its ``web_config`` asks for: without them nothing is heard about
-    its state. ``scraped`` are further settings of scrapes.
+    ``rules`` are groups of rules, as in a file of them; ``credentials`` (user and password) those that its
+    ``web_config`` asks for; ``scraped`` further settings of scrapes.
     """
-    with running(directory, targets, web_config, scheme, instance_labels, rules, scraped, alertmanagers) as started:
-        process, url = started
-        for _turn in range(600):
-            if process.poll() is not None:
-                raise AssertionError(f"Prometheus has ended: {(directory / 'log').read_text()[-2000:]}")
-            if is_ready(url, credentials):
-                break
-            time.sleep(0.1)
-        else:
-            raise AssertionError("Prometheus is not ready after a minute")
-        yield url
-
-
-@contextlib.contextmanager
-def running(
-    directory,
-    targets,
-    web_config=None,
-    scheme="http",
-    instance_labels=None,
-    rules=(),
-    scraped=None,
-    alertmanagers=(),
-):
-    """Start Prometheus, which does not answer yet. Yields its process and its address."""
-    program = unpacked("prometheus", "usr/bin/prometheus")
     port = free_port()
     static = [{"targets": [target], "labels": (instance_labels or {}).get(target, {})} for target in targets]
     config = {
@@ -200,25 +184,15 @@ def running(
         "rule_files": [str(directory / "rules.yml")],
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": list(alertmanagers)}]}]},
     }
-    (directory / "rules.yml").write_text(json.dumps({"groups": list(rules)}))
-    (directory / "prometheus.yml").write_text(json.dumps(config))
-    command = [
-        program,
-        f"--config.file={directory / 'prometheus.yml'}",
-        f"--storage.tsdb.path={directory / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        "--log.level=error",
-    ]
-    if web_config:
-        (directory / "web.yml").write_text(json.dumps(web_config))
-        command.append(f"--web.config.file={directory / 'web.yml'}")
-    with (directory / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=directory)
-        try:
-            yield process, f"{scheme}://127.0.0.1:{port}"
-        finally:
-            process.kill()
-            process.wait()
+    files = {"rules": {"groups": list(rules)}, "prometheus": config, "web": web_config or {}}
+    for name, content in files.items():
+        (directory / f"{name}.yml").write_text(json.dumps(content))
+    given = {"config.file": "prometheus.yml", "web.config.file": "web.yml", "storage.tsdb.path": "data"}
+    given |= {"web.listen-address": f"127.0.0.1:{port}", "log.level": "error"}
+    command = [unpacked("prometheus", "usr/bin/prometheus"), *(f"--{name}={value}" for name, value in given.items())]
+    url = f"{scheme}://127.0.0.1:{port}"
+    with _process(directory, command, lambda: is_ready(url, credentials)):
+        yield url
 
 
 def backfilled(directory, *words):
@@ -234,11 +208,9 @@ def is_ready(url, credentials=None):
         request.add_header("Authorization", "Basic " + base64.b64encode(":".join(credentials).encode()).decode())
     anybody = ssl.create_default_context()
     anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
-    try:
-        with urllib.request.urlopen(request, timeout=2, context=anybody) as answer:
-            return answer.status == 200
-    except OSError:
-        return False
+    with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=2, context=anybody) as answer:
+        return answer.status == 200
+    return False
 
 
 def number(url, query):
@@ -250,44 +222,22 @@ def number(url, query):
 
 @contextlib.contextmanager
 def nginx(directory, url, *directives, server=()):
-    """Run nginx in front of a server, and wait until it listens. Yields its address.
-
-    Args:
-        directory: for its files, of its own.
-        url: of the server behind it.
-        directives: of the way to that server, such as ``proxy_buffering off``.
-        server: further directives, of the place where it listens.
-    """
+    """Run nginx in front of a server, with directives of the way to that and of where it listens."""
     port = free_port()
-    temporary = "".join(
-        f"{kind}_temp_path {directory}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    of_proxy = "".join(f"{one};" for one in directives)
-    of_server = "".join(f"{one};" for one in server)
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    temporary = "".join(f"{kind}_temp_path {directory}/{kind};" for kind in kinds)
+    of_proxy, of_server = ("".join(f"{one};" for one in some) for some in (directives, server))
     (directory / "nginx.conf").write_text(
         f"daemon off; master_process off; pid {directory}/pid; events {{}}"
         f"http {{ access_log off; {temporary} upstream behind {{ server {url.removeprefix('http://')}; keepalive 4; }}"
         f"server {{ listen 127.0.0.1:{port}; {of_server} location / {{ proxy_pass http://behind; {of_proxy} }} }} }}"
     )
-    with (directory / "log").open("wb") as log:
-        command = [
-            unpacked("nginx", "usr/sbin/nginx"),
-            "-p",
-            directory,
-            "-c",
-            directory / "nginx.conf",
-            "-e",
-            directory / "errors",
-        ]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
-            for _turn in range(600):
-                if process.poll() is not None:
-                    raise AssertionError(f"nginx has ended: {(directory / 'log').read_text()[-2000:]}")
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                    break
-                time.sleep(0.1)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.kill()
-            process.wait()
+    command = [unpacked("nginx", "usr/sbin/nginx"), "-p", directory, "-c", directory / "nginx.conf", "-e"]
+
+    def listens():
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return True
+        return False
+
+    with _process(directory, [*command, directory / "errors"], listens):
+        yield f"http://127.0.0.1:{port}"

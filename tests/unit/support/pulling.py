@@ -1,13 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The program of smt_pull with real git repositories, and with a stand-in for ansible-playbook where a test needs
-hundreds of pulls.
-
-The stand-in reads the file `policy` of the commit as a playbook would: its text is the status that the host gets, and
-`broken` gives none. What Ansible really does with commits that are broken is tested in tests/playbooks/test_pull.py.
-"""
-
-from __future__ import annotations
+"""The program of smt_pull with real git repositories."""
 
 import argparse
 import contextlib
@@ -33,39 +26,28 @@ if policy == "broken":
     sys.exit(4)
 document = json.dumps({"hosts": [{"host": "h1", "status": policy, "sentence": ""}]})
 if "__smt_pull_status_file" in given:
-    with open(given["__smt_pull_status_file"], "w") as stream:
-        stream.write(document)
-    with open("LOG", "a") as stream:
-        stream.write(os.path.basename(os.path.dirname(inventory)) + "\n")
+    open(given["__smt_pull_status_file"], "w").write(document)
+    open("LOG", "a").write(os.path.basename(os.path.dirname(inventory)) + "\n")
 else:
     value = 'threadwise_smt_compliant{host="h1"} %d' % (policy == "compliant")
     metrics = "# HELP threadwise_smt_compliant x\n%s\n# EOF\n" % value
     for name, text in (("json", document), ("metrics", metrics), ("page", "<p>")):
-        with open(given["smt_compliance_" + name], "w") as stream:
-            stream.write(text)
+        open(given["smt_compliance_" + name], "w").write(text)
 sys.exit(0 if policy == "compliant" else 2)
 """
 
 
 def git(directory: pathlib.Path, *arguments: str) -> str:
-    return subprocess.run(
-        ["git", *AUTHOR, *arguments], cwd=directory, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    how = {"cwd": directory, "check": True, "capture_output": True, "text": True}
+    return subprocess.run(["git", *AUTHOR, *arguments], **how).stdout.strip()
 
 
 class Place:
-    """A host that pulls.
-
-    Attributes:
-        repository: what it pulls from, with a work tree.
-        log: the commits whose policy was enforced, in order.
-    """
+    """A host that pulls."""
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self.directory, self.repository, self.log, self.metrics = (
-            directory,
-            *(directory / name for name in ("repository", "log", "smt.prom")),
-        )
+        self.directory, self.repository, self.log = directory, directory / "repository", directory / "log"
+        self.metrics = directory / "smt.prom"
         for name in ("repository", "state", "scratch", "bin"):
             (directory / name).mkdir()
         stand_in = directory / "bin/ansible-playbook"
@@ -109,9 +91,6 @@ class Place:
 
     def value(self, name: str) -> float | None:
         """A metric of the host, None where there is none."""
-        found = re.search(
-            rf"^threadwise_smt_{name}{{[^}}]*}} (\S+)$",
-            self.metrics.read_text() if self.metrics.exists() else "",
-            re.MULTILINE,
-        )
+        text = self.metrics.read_text() if self.metrics.exists() else ""
+        found = re.search(rf"^threadwise_smt_{name}{{[^}}]*}} (\S+)$", text, re.MULTILINE)
         return found and float(found[1])

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A host as an action that reboots it sees it: modules that answer, short commands, and Ansible's own reboot."""
 
-from __future__ import annotations
-
 import types
 import uuid
 
@@ -13,38 +11,20 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base i
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot, visit
 
 ANSWER = {
-    "loader": "grub",
-    "configured": [],
-    "running": [],
-    "mitigations_running": [],
-    "differences": [],
-    "reboot_required": False,
-    "changed": False,
-}
-
-
+    "loader": "grub", "configured": [], "running": [], "mitigations_running": [], "differences": [],
+    "reboot_required": False, "changed": False,
+}  # fmt: skip
 GRANTED = {"granted": True, "handed_over": False, "msg": "", "wait_seconds": 0.0, "holds": None, "changed": True}
 
 
 class RebootedHost:
-    """The action of a task, and its host.
-
-    Attributes:
-        log: what was asked of the host.
-        given: the options of the visit that was asked for last.
-        fails: module, command or ``reboot`` -> why it fails; of "lost" the host does not answer.
-        looks: how often a host that is said to be rebooted is still seen in its old boot.
-        slots: the options of each request for a slot.
-        answers: what the next of these are answered, beside that they are granted.
-        differences: what is not as asked for after the next reboots, one list each.
-    """
+    """The action of a task, and its host."""
 
     def __init__(self, monkeypatch):
         monkeypatch.setattr(time_limits.time, "sleep", lambda _seconds: None)
         self.log, self.fails, self.differences, self.looks = [], {}, [], 0
         self.boot, self.old = str(uuid.uuid4()), None
-        self.configured, self.running, self.given = {}, {}, {}
-        self.slots, self.answers = [], []
+        self.configured, self.running, self.given, self.slots, self.answers = {}, {}, {}, [], []
         self._task = types.SimpleNamespace(check_mode=False, copy=lambda: types.SimpleNamespace(args={}))
         self._connection = types.SimpleNamespace(reset=lambda: None)
         self._play_context = self._loader = self._templar = None

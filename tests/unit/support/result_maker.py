@@ -1,19 +1,13 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes result documents of hosts that never were, with effects that are known exactly.
-
-The placements are those of the collection's own placement code; the rates follow a small model: a worker alone does
-``rate``, a worker whose core is shared by two does ``share`` of it, one that shares its CPU does half. So the truth is
-known: the cost of sharing is ``1 - share``, the yield of SMT ``2 * share``, and switching SMT off changes the whole
-machine's rate by ``1 / (2 * share)``.
-"""
-
-from __future__ import annotations
+"""Makes result documents of hosts that never were, with effects that are known exactly."""
 
 import copy
 import datetime
 import functools
+import json
 import math
+import pathlib
 import random
 import tempfile
 
@@ -32,6 +26,13 @@ ORDER = ("single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads
 # Arms in which one thread of each core is online.
 ONE_THREAD = ("smt_off", "nosmt", "nosmt_force", "mitigations_auto_nosmt")
 GZIP = {"rate": 100.0, "share": 0.625, "unit": "MB/s", "title": "gzip of a fixed stream"}
+EMPTY = pathlib.Path(__file__).with_name("result.json").read_text(encoding="utf-8")
+# Fields that hold no free text: what is wrong in them the border refuses.
+_NOT_FREE = """event schema run host started finished collected at outcome workload placement arm name primary metrics
+    better aggregate cpus cpu_usage core_usage frequency online same_as placements sibling_groups packages primaries
+    secondaries nodes numbering source hardware_class methods loader arms arms_left_out smt"""
+NOT_FREE = frozenset(_NOT_FREE.split())
+cpulist = host_cpulist.render
 
 
 def moment(seconds):
@@ -40,13 +41,9 @@ def moment(seconds):
 
 def machine(sockets=2, cores=2, threads=2):
     """CPU tuples one a core, and CPU tuples one a package, numbered with siblings side by side."""
-    count = sockets * cores
-    groups = [tuple(range(core * threads, (core + 1) * threads)) for core in range(count)]
-    packages = [
-        tuple(cpu for group in groups[socket * cores : (socket + 1) * cores] for cpu in group)
-        for socket in range(sockets)
-    ]
-    return groups, packages
+    groups = [tuple(range(first, first + threads)) for first in range(0, sockets * cores * threads, threads)]
+    each = cores * threads
+    return groups, [tuple(range(first, first + each)) for first in range(0, sockets * each, each)]
 
 
 def arm(name, title, baseline):
@@ -57,10 +54,6 @@ def arm(name, title, baseline):
 def title_of(name):
     """The title of an arm."""
     return catalogue.title(name) or name.replace("_", " ")
-
-
-def cpulist(cpus):
-    return host_cpulist.render(cpus)
 
 
 def spots(groups, packages, usable, names=ORDER):
@@ -74,40 +67,25 @@ def spots(groups, packages, usable, names=ORDER):
     }
 
 
-def worker_rate(cpu, workers, groups, workload):
-    """The rate of the worker on ``cpu`` by the model above."""
-    on_cpu = sum(1 for worker in workers if worker == [cpu])
-    core = next(group for group in groups if cpu in group)
-    busy = {other for worker in workers for other in worker if other in core}
-    return workload["rate"] / on_cpu * (workload["share"] if len(busy) > 1 else 1.0)
-
-
 def modelled(groups, workload, _arm, _spot, workers):
-    """The rate of each worker by the model above."""
-    return [worker_rate(worker[0], workers, groups, workload) for worker in workers]
+    """The rate of each worker by the share of two threads of a core, and of two workers of a CPU."""
 
+    def rate(cpu):
+        core = next(group for group in groups if cpu in group)
+        busy = {other for worker in workers for other in worker if other in core}
+        return workload["rate"] / workers.count([cpu]) * (workload["share"] if len(busy) > 1 else 1.0)
 
-def nothing_further(_arm, _spot):
-    """No metric beside the primary one."""
-    return {}
+    return [rate(worker[0]) for worker in workers]
 
 
 def declared(workload):
     """The metrics of a workload, the primary one first."""
-    return copy.deepcopy(workload.get("metrics")) or {
-        "throughput": {"unit": workload["unit"], "better": "higher", "aggregate": "sum"}
-    }
+    usual = {"unit": workload.get("unit"), "better": "higher", "aggregate": "sum"}
+    return copy.deepcopy(workload.get("metrics")) or {"throughput": usual}
 
 
 def policy_result(name="overcommit_strict", without=(), title="strict overcommit", **options):
-    """The same with another arm than those of SMT.
-
-    Args:
-        name: the arm
-        title: its title
-        without: placements that were not measured
-        options: as for :func:`result`
-    """
+    """The same with another arm than those of SMT, and without some placements."""
     document = result(**options)
     names = {"smt_on": "as_found", "smt_off": name}
     document["arms"] = [arm("as_found", "as found", True), arm(name, title, False)]
@@ -115,53 +93,27 @@ def policy_result(name="overcommit_strict", without=(), title="strict overcommit
         names[one]: {spot: about for spot, about in spots.items() if spot not in without}
         for one, spots in document["plan"]["placements"].items()
     }
-    document["samples"] = [
-        {**one, "arm": names[one["arm"]]} for one in document["samples"] if one["placement"] not in without
-    ]
-    return document
+    kept = [one for one in document["samples"] if one["placement"] not in without]
+    return {**document, "samples": [{**one, "arm": names[one["arm"]]} for one in kept]}
 
 
 def result(
-    host="web01",
-    run="20260102T030405Z",
-    workloads=None,
-    shape=(2, 2, 2),
-    blocks=10,
-    noise=0.005,
-    drift=0.0,
-    seed=1,
-    compared=True,
-    reason=None,
-    names=ORDER,
-    arms=None,
-    **changes,
-):
-    """A result document.
+    host="web01", run="20260102T030405Z", workloads=None, shape=(2, 2, 2), blocks=10, noise=0.005, drift=0.0,
+    seed=1, compared=True, reason=None, names=ORDER, arms=None, **changes,
+):  # fmt: skip
+    """A result document, with top-level fields replaced by ``changes``.
 
-    Args:
-        host: name in the inventory
-        run: name of the run
-        workloads: name -> {rate, share, unit, title}; or, instead of rate and share, a ``model`` of each worker's value
-            (arm, placement, workers) -> values, for the first metric that is declared in ``metrics``; ``further`` gives
-            the others of a sample (arm, placement) -> {metric: value}
-        shape: sockets, cores a socket, threads a core
-        blocks: how many blocks were measured
-        noise: standard deviation of the log of each worker's rate
-        drift: change of the log of every rate from the first to the last sample
-        seed: of the random numbers
-        compared: whether SMT was switched
-        reason: why SMT was not switched, where it was not although it was asked for; where cores have one thread the
-            usual one
-        names: of the placements
-        arms: other arms than SMT on and off, the baseline first: name -> what it multiplies each worker's value by, a
-            number or one for each workload
-        changes: top-level fields to replace
+    A workload is {rate, share, unit, title}; or, instead of rate and share, it has a ``model`` of each worker's value,
+    (arm, placement, workers) -> values, for the first of its ``metrics``, and ``further`` gives the others of a sample,
+    (arm, placement) -> {metric: value}. ``shape`` is sockets, cores a socket, threads a core; ``noise`` the standard
+    deviation of the log of each rate and ``drift`` its change from the first to the last sample. SMT was not
+    ``compared`` for a ``reason``. ``arms`` are others than SMT on and off, the baseline first: name -> what it
+    multiplies each worker's value by, a number or one for each workload.
     """
     workloads = {"gzip": GZIP} if workloads is None else workloads
     source = random.Random(seed)
     groups, packages = machine(*shape)
-    everything = [cpu for group in groups for cpu in group]
-    primaries = [group[0] for group in groups]
+    everything, primaries = [cpu for group in groups for cpu in group], [group[0] for group in groups]
     online = {"smt_on": everything, "smt_off": primaries} if compared else {"as_found": everything}
     if arms:
         online = {name: primaries if name in ONE_THREAD else everything for name in arms}
@@ -175,211 +127,69 @@ def result(
             for spot in names
             if plan[arm_name][spot]["workers"] and not plan[arm_name][spot]["same_as"]
         ]
-        order += [(block, item) for item in (items if arms or block % 2 == 0 else reversed(items))]
+        order += [(block, *item) for item in (items if arms or block % 2 == 0 else reversed(items))]
     samples = []
-    for index, (block, (arm_name, name, spot)) in enumerate(order):
+    for index, (block, arm_name, name, spot) in enumerate(order):
         workers = [list(host_cpulist.parse(cpus)) for cpus in plan[arm_name][spot]["workers"]]
-        level = drift * index / max(1, len(order) - 1)
-        workload = workloads[name]
-        model = workload.get("model", functools.partial(modelled, groups, workload))
+        level, workload = drift * index / max(1, len(order) - 1), workloads[name]
         factor = (arms or {}).get(arm_name, 1.0)
         factor = factor.get(name, 1.0) if isinstance(factor, dict) else factor
-        values = [factor * value * math.exp(level + source.gauss(0, noise)) for value in model(arm_name, spot, workers)]
-        metric, primary = next(iter(declared(workload).items()))
-        busy = {str(cpu) for worker in workers for cpu in worker}
-        samples.append(
-            {
-                "workload": name,
-                "placement": spot,
-                "arm": arm_name,
-                "block": block,
-                "index": index,
-                "started": moment(index),
-                "ok": True,
-                "error": None,
-                "wall_seconds": 0.8,
-                "metrics": {
-                    metric: {
-                        "value": AGGREGATES[primary["aggregate"]](values),
-                        "unit": primary["unit"],
-                        "better": primary["better"],
-                    },
-                    **{
-                        other: {
-                            "value": value * math.exp(source.gauss(0, noise)),
-                            **{key: declared(workload)[other][key] for key in ("unit", "better")},
-                        }
-                        for other, value in workload.get("further", nothing_further)(arm_name, spot).items()
-                    },
-                },
-                "workers": [
-                    {"cpus": cpulist(worker), "value": value, "wall_seconds": 0.8, "cpu_seconds": 0.79}
-                    for worker, value in zip(workers, values)
-                ],
-                "parameter": None,
-                "telemetry": {
-                    "cpu_usage": {str(cpu): 1.0 if str(cpu) in busy else 0.02 for cpu in online[arm_name]},
-                    "steal": 0.0,
-                },
-            }
-        )
-    smt = shape[2] > 1
+        values = workload.get("model", functools.partial(modelled, groups, workload))(arm_name, spot, workers)
+        values = [factor * value * math.exp(level + source.gauss(0, noise)) for value in values]
+        metrics = declared(workload)
+        metric, primary = next(iter(metrics.items()))
+        found = {metric: AGGREGATES[primary["aggregate"]](values)}
+        for other, value in workload.get("further", lambda *_given: {})(arm_name, spot).items():
+            found[other] = value * math.exp(source.gauss(0, noise))
+        busy = {cpu for worker in workers for cpu in worker}
+        usage = {str(cpu): 1.0 if cpu in busy else 0.02 for cpu in online[arm_name]}
+        times = {"wall_seconds": 0.8, "cpu_seconds": 0.79}
+        shown = {
+            one: {"value": value, "unit": metrics[one]["unit"], "better": metrics[one]["better"]}
+            for one, value in found.items()
+        }
+        samples.append({
+            "workload": name, "placement": spot, "arm": arm_name, "block": block, "index": index,
+            "started": moment(index), "ok": True, "error": None, "wall_seconds": 0.8, "metrics": shown,
+            "workers": [{"cpus": cpulist(one), "value": value, **times} for one, value in zip(workers, values)],
+            "parameter": None, "telemetry": {"cpu_usage": usage, "steal": 0.0},
+        })  # fmt: skip
+    document, smt = json.loads(EMPTY), shape[2] > 1
     reason = reason or (None if smt else "no core of this host has a second thread by the kernel's topology")
     numbering = "adjacent" if smt else "none"
     state = {"control": "on" if smt else "notsupported", "online": everything}
-    document = {
-        "schema": "threadwise.smt/result",
-        "schema_version": 2,
-        "run": run,
-        "host": host,
-        "collection_version": "1.0.0",
-        "started": moment(-5),
-        "finished": moment(len(order) + 5),
-        "collected": moment(len(order) + 9),
-        "outcome": "completed",
-        "message": None,
-        "facts": {
-            "supported": smt,
-            "control": state["control"],
-            "active": smt,
-            "sockets": shape[0],
-            "cores": len(groups),
-            "threads_per_core": {"min": shape[2], "max": shape[2], "online_max": shape[2]},
-            "cpus": {
-                "present": cpulist(everything),
-                "possible": cpulist(everything),
-                "online": cpulist(everything),
-                "offline": "",
-                "isolated": "",
-            },
-            "sibling_groups": [cpulist(group) for group in groups],
-            "primaries": cpulist(primaries),
-            "secondaries": cpulist(cpu for cpu in everything if cpu not in primaries),
-            "nodes": {str(number): cpulist(cpus) for number, cpus in enumerate(packages)},
-            "packages": [cpulist(cpus) for cpus in packages],
-            "numbering": numbering,
-            "source": "sysfs",
-            "complete": True,
-            "measured": None,
-            "boot": {"running": [], "configured": [], "loader": "grub_debian", "reboot_required": False},
-            "hypervisor": None,
-            "vulnerabilities": {
-                "mds": (
-                    {"status": "Mitigation: Clear CPU buffers; SMT vulnerable", "smt": "vulnerable"}
-                    if smt
-                    else {"status": "Mitigation: Clear CPU buffers; SMT disabled", "smt": "disabled"}
-                ),
-                "meltdown": {"status": "Mitigation: PTI", "smt": None},
-            },
-            "methods": {
-                "runtime": {"chosen": "smt_control", "possible": ["smt_control", "cpu_online"], "impossible": {}},
-                "boot": {"chosen": "grub_debian", "possible": ["grub_debian"], "impossible": {}},
-            },
-            "hardware_class": f"x86_64-{len(packages)}s{len(groups)}c{len(everything)}t-{numbering}-0f3a9c1e",
-            "pending_change": None,
-            "pending_rollback": None,
-            "problems": [],
-        },
-        "environment": {
-            "kernel": "6.1.0-38-cloud-amd64",
-            "architecture": "x86_64",
-            "python": "3.11.2",
-            "cmdline": "root=/dev/vda1 ro",
-            "governor": "performance",
-            "hypervisor": None,
-            "load_average": 0.12,
-            "cpu_model": "Example CPU 1234",
-            "microcode": "0x1",
-            "nominal_mhz": 2500.0,
-        },
-        "arms": [arm(name, title_of(name), name == next(iter(online))) for name in online],
-        "arms_left_out": (
-            []
-            if compared or reason is None
-            else [
-                {"name": name, "title": title, "reason": reason}
-                for name, title in (("smt_on", "SMT on"), ("smt_off", "SMT off"))
-            ]
-        ),
-        "plan": {
-            "seconds_budget": 170,
-            "sample_seconds": 0.8,
-            "settle_seconds": 1,
-            "blocks": None,
-            "blocks_done": blocks,
-            "workloads": [
-                {
-                    "name": name,
-                    "title": workload["title"],
-                    "primary": next(iter(declared(workload))),
-                    "metrics": declared(workload),
-                    "parameter": None,
-                    "argv": ["gzip", "-6", "-c"],
-                    "package": "gzip",
-                }
-                for name, workload in workloads.items()
-            ],
-            "placements": plan,
-        },
-        "samples": samples,
-        "observations": [],
-        "fetched": [],
-        "skipped": [],
-        "events": [{"at": moment(-4), "event": "calibrated", "detail": "gzip: 40 MB a worker"}],
-        "restored": {"ok": True, "before": state, "after": dict(state), "differences": []},
-    }
-    return {**document, **changes}
-
-
-# Fields that hold no free text: what is wrong in them the border refuses.
-NOT_FREE = frozenset(
-    {
-        "event",
-        "schema",
-        "run",
-        "host",
-        "started",
-        "finished",
-        "collected",
-        "at",
-        "outcome",
-        "workload",
-        "placement",
-        "arm",
-        "name",
-        "primary",
-        "metrics",
-        "better",
-        "aggregate",
-        "cpus",
-        "cpu_usage",
-        "core_usage",
-        "frequency",
-        "online",
-        "same_as",
-        "placements",
-        "sibling_groups",
-        "packages",
-        "primaries",
-        "secondaries",
-        "nodes",
-        "numbering",
-        "source",
-        "hardware_class",
-        "methods",
-        "loader",
-        "arms",
-        "arms_left_out",
-        "smt",
-    }
-)
+    facts = document["facts"]
+    facts.update(supported=smt, control=state["control"], active=smt, sockets=shape[0], cores=len(groups))
+    facts["threads_per_core"] = dict.fromkeys(("min", "max", "online_max"), shape[2])
+    facts["cpus"].update(dict.fromkeys(("present", "possible", "online"), cpulist(everything)))
+    facts.update(sibling_groups=[cpulist(group) for group in groups], packages=[cpulist(cpus) for cpus in packages])
+    facts.update(primaries=cpulist(primaries), secondaries=cpulist(set(everything) - set(primaries)))
+    facts.update(nodes={str(one): cpulist(cpus) for one, cpus in enumerate(packages)}, numbering=numbering)
+    if not smt:
+        facts["vulnerabilities"]["mds"] = {"status": "Mitigation: Clear CPU buffers; SMT disabled", "smt": "disabled"}
+    sizes = f"{len(packages)}s{len(groups)}c{len(everything)}t"
+    facts["hardware_class"] = f"x86_64-{sizes}-{numbering}-0f3a9c1e"
+    document["arms"] = [arm(name, title_of(name), name == next(iter(online))) for name in online]
+    if not compared and reason is not None:
+        left_out = (("smt_on", "SMT on"), ("smt_off", "SMT off"))
+        document["arms_left_out"] = [{"name": name, "title": title, "reason": reason} for name, title in left_out]
+    run_with = {"argv": ["gzip", "-6", "-c"], "package": "gzip"}
+    planned = [
+        {"name": name, "title": one["title"], "primary": next(iter(declared(one))), "metrics": declared(one)}
+        | {"parameter": None, **run_with}
+        for name, one in workloads.items()
+    ]
+    document["plan"].update(blocks_done=blocks, workloads=planned, placements=plan)
+    document["events"][0]["at"] = moment(-4)
+    document["restored"].update(before=state, after=dict(state))
+    times = {"started": moment(-5), "finished": moment(len(order) + 5), "collected": moment(len(order) + 9)}
+    return {**document, "run": run, "host": host, **times, "samples": samples, **changes}
 
 
 def accepted(document):
     """A document as the controller has it behind the border."""
-    if isinstance(document, host_result.HostResult):
-        return document
-    return results.accept(copy.deepcopy(document), document["host"])
+    is_accepted = isinstance(document, host_result.HostResult)
+    return document if is_accepted else results.accept(copy.deepcopy(document), document["host"])
 
 
 def analysed(document, *settings, **options):
@@ -408,17 +218,14 @@ def spoilt(value, attack):
 
 def hostile(attack, host="evil", **options):
     """A result whose every free text is an attack; options as for :func:`result`."""
-    document = spoilt(
-        result(
-            host=f"{host}{attack}", workloads={"own": {**GZIP, "title": attack, "unit": attack}}, blocks=5, **options
-        ),
-        attack,
-    )
+    own = {**GZIP, "title": attack, "unit": attack}
+    document = spoilt(result(host=f"{host}{attack}", workloads={"own": own}, blocks=5, **options), attack)
+    title = attack[:255] or "x"
     document["outcome"] = "failed"
     document["facts"].update(control=attack[:100], hypervisor=attack[:100])
-    document["arms_left_out"] = [{"name": "overcommit_strict", "title": attack[:255] or "x", "reason": attack}]
+    document["arms_left_out"] = [{"name": "overcommit_strict", "title": title, "reason": attack}]
     for one in document["arms"]:
-        one["title"] = attack[:255] or "x"
+        one["title"] = title
     document["samples"][0].update(ok=False, metrics={}, error=attack)
     for sample in document["samples"][1:]:
         sample["metrics"]["throughput"]["unit"] = attack
@@ -426,12 +233,8 @@ def hostile(attack, host="evil", **options):
     for sample in document["samples"][1:3]:
         sample["telemetry"]["perf"] = {"reason": attack}
     document["skipped"] = [{"workload": "own", "placement": "same_cpu", "arm": "smt_on", "reason": attack}]
-    document["restored"] = {
-        "ok": False,
-        "before": {"control": attack, "online": [0]},
-        "after": None,
-        "differences": [attack],
-    }
+    before = {"control": attack, "online": [0]}
+    document["restored"] = {"ok": False, "before": before, "after": None, "differences": [attack]}
     return document
 
 

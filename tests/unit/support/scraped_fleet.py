@@ -1,10 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What many hosts with smt_pull export, as one text: each series has the labels of its own target, for a server that
-honours them.
-"""
-
-from __future__ import annotations
+"""What many hosts with smt_pull export, as one text."""
 
 import dataclasses
 import datetime
@@ -20,14 +16,7 @@ HOUR = 3600.0
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """A machine with a file of smt_pull.
-
-    Attributes:
-        says: its name in the file.
-        at: when it pulled, in seconds since 1970.
-        instance: of its target; empty for its name with a port.
-        result: what the check found; None where the pull could not judge it.
-    """
+    """A machine with a file of smt_pull."""
 
     says: str
     at: float
@@ -36,9 +25,8 @@ class Machine:
 
     def text(self):
         """Return the file, as the pull writes it."""
-        judged = None
+        judged, at = None, datetime.datetime.fromtimestamp(self.at, datetime.UTC)
         if self.result is not None:
-            at = datetime.datetime.fromtimestamp(self.at, datetime.UTC)
             judged = registry.formats()["metrics"].make(Check([(self.says, self.result)], at))
         return of_pull.text(self.says, of_pull.Outcome(self.at, judged is not None, None, None, None, judged))
 
@@ -49,10 +37,8 @@ class Machine:
 
 def found(status, sentence="", **known):
     """Return what a check found of a host."""
-    result = compliance.refused(
-        sentence, status, wanted="disabled", scope="runtime", hardware_class="x86_64-2s64c128t-split", **known
-    )
-    return dict(result, sentence=sentence)
+    of_all = {"wanted": "disabled", "scope": "runtime", "hardware_class": "x86_64-2s64c128t-split"}
+    return dict(compliance.refused(sentence, status, **of_all, **known), sentence=sentence)
 
 
 def drifted():
@@ -63,27 +49,19 @@ def drifted():
 
 def with_target(text, instance, job="node"):
     """Return the series of a file with the labels of a target."""
-    target = f'job="{job}",instance="{instance}",'
-    return "".join(
-        line.replace("{", "{" + target, 1) for line in text.splitlines(keepends=True) if not line.startswith("#")
-    )
+    target = f'{{job="{job}",instance="{instance}",'
+    lines = [line for line in text.splitlines(keepends=True) if not line.startswith("#")]
+    return "".join(line.replace("{", target, 1) for line in lines)
 
 
 @dataclasses.dataclass(frozen=True)
 class Fleet:
-    """A fleet with planted machines.
+    """A fleet with planted machines."""
 
-    Attributes:
-        earlier: as they were before they were renamed: a pull writes over the file of the one before.
-        machines: all of them.
-        expected: host of the inventory -> status.
-        strangers: the names that the inventory has not.
-    """
-
-    earlier: tuple[Machine, ...]
+    earlier: tuple[Machine, ...]  # as they were before they were renamed: a pull writes over the file of the one before
     machines: tuple[Machine, ...]
-    expected: dict[str, str]
-    strangers: list[str]
+    expected: dict[str, str]  # host of the inventory -> status
+    strangers: list[str]  # the names that the inventory has not
 
     @property
     def text(self):
@@ -92,16 +70,14 @@ class Fleet:
 
     def scraped_by(self, exporter):
         """Have a server scrape what they exported before, and then what they export."""
-        exporter.text = "".join(one.exported() for one in self.earlier)
-        exporter.wait(2)
-        exporter.text = self.text
-        exporter.wait(2)
+        for text in ("".join(one.exported() for one in self.earlier), self.text):
+            exporter.text = text
+            exporter.wait(2)
 
 
 def planted(hosts, each, now):
     """Return a fleet of so many hosts, of which so many of each kind drifted, are silent, were renamed in the inventory
-    and on the machine, or on the machine alone, are scraped under two names, share a name with another machine, or are
-    not known to the server.
+    and on the machine or on the machine alone, have two names, share one, or are not known to the server.
     """
     names = [f"h{number:05}" for number in range(hosts)]
     expected, earlier, machines, strangers = dict.fromkeys(names, "compliant"), [], [], []

@@ -1,40 +1,44 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Results of hosts as the published studies would have left them: their raw figures,
-in placements that this collection's own code makes.
-
-Sources: docs/measures.md. Each published figure becomes blocks with a small scatter; a figure of each single run stays
-as it is.
-"""
-
-from __future__ import annotations
+"""Results of hosts as the published studies would have left them."""
 
 import result_maker
 
 # HP World 2004, session 3798: average time of a stream in ms with 1..12 streams on 4 CPUs, (Hyper-Threading on, off).
-HP = {
-    "none": (
-        (4685, 4686, 4685, 4690, 6561, 7862, 8647, 9336, 9801, 10561, 11252, 12186),
-        (4684, 4684, 4685, 4709, 5697, 6132, 7397, 9312, 9833, 10716, 11918, 14025),
-    ),
-    "inner": (
-        (9357, 9362, 9358, 9362, 16234, 15093, 16741, 17975, 18689, 19284, 21481, 23383),
-        (9363, 9365, 9363, 9398, 11070, 12188, 14568, 18587, 19571, 20968, 23853, 27890),
-    ),
-    "outer": (
-        (17241, 17225, 17243, 24127, 22123, 26422, 28906, 30993, 32239, 35280, 37648, 40542),
-        (17169, 17163, 17467, 17303, 20600, 22396, 26626, 34305, 35939, 38625, 44695, 51671),
-    ),
-    "INNER": (
-        (15365, 16386, 16405, 16498, 19370, 19031, 20199, 20389, 22002, 23587, 25051, 26521),
-        (15387, 16172, 16179, 16376, 19271, 21293, 25256, 32615, 34129, 36634, 41777, 48869),
-    ),
-    "OUTER": (
-        (25719, 26647, 28268, 28248, 43312, 66050, 97666, 128282, 134646, 133578, 157133, 166529),
-        (26922, 27303, 27263, 28386, 32998, 36426, 43635, 56479, 59248, 63651, 72568, 84976),
-    ),
-}
+_HP = """
+none 4685 4686 4685 4690 6561 7862 8647 9336 9801 10561 11252 12186
+none 4684 4684 4685 4709 5697 6132 7397 9312 9833 10716 11918 14025
+inner 9357 9362 9358 9362 16234 15093 16741 17975 18689 19284 21481 23383
+inner 9363 9365 9363 9398 11070 12188 14568 18587 19571 20968 23853 27890
+outer 17241 17225 17243 24127 22123 26422 28906 30993 32239 35280 37648 40542
+outer 17169 17163 17467 17303 20600 22396 26626 34305 35939 38625 44695 51671
+INNER 15365 16386 16405 16498 19370 19031 20199 20389 22002 23587 25051 26521
+INNER 15387 16172 16179 16376 19271 21293 25256 32615 34129 36634 41777 48869
+OUTER 25719 26647 28268 28248 43312 66050 97666 128282 134646 133578 157133 166529
+OUTER 26922 27303 27263 28386 32998 36426 43635 56479 59248 63651 72568 84976
+"""
+_ROWS = [line.split() for line in _HP.split("\n")[1:-1]]
+_TIMES = [tuple(map(int, times)) for _name, *times in _ROWS]
+HP = {name: (on, off) for (name, *_times), on, off in zip(_ROWS[::2], _TIMES[::2], _TIMES[1::2])}
 STREAM_TIME = {"stream_time": {"unit": "ms", "better": "lower", "aggregate": "mean"}}
+
+
+def _result(workload, title, metrics, model, further=None, blocks=6, noise=0.002, **options):
+    """A result of one workload of a study; ``model(arm, placement, workers)`` is what each worker has."""
+    one = {"title": title, "metrics": metrics, "model": lambda arm, spot, on: [model(arm, spot, len(on))] * len(on)}
+    workloads = {workload: {**one, "further": further} if further else one}
+    return result_maker.result(workloads=workloads, blocks=blocks, noise=noise, **options)
+
+
+def _with(document, metrics, parts):
+    """The same with each sample in parts: ``parts(sample)`` gives parameter, values, and further fields, of each."""
+    samples = []
+    for sample in document["samples"]:
+        for number, values, more in parts(sample):
+            kinds = {name: {"unit": one["unit"], "better": one["better"]} for name, one in metrics.items()}
+            found = {name: {"value": value, **kinds[name]} for name, value in values.items()}
+            samples.append({**sample, "parameter": number, "metrics": found, **more})
+    return {**document, "samples": samples}
 
 
 def hp(numbers=range(1, 13), blocks=6, tests=tuple(HP), **options):
@@ -42,11 +46,8 @@ def hp(numbers=range(1, 13), blocks=6, tests=tuple(HP), **options):
 
     def of_test(name):
         times = dict(zip(("smt_on", "smt_off"), HP[name]))
-        return {
-            "title": f"array, {name}",
-            "metrics": STREAM_TIME,
-            "model": lambda arm, _spot, placed: [times[arm][len(placed) - 1]] * len(placed),
-        }
+        streams = {"model": lambda arm, _spot, placed: [times[arm][len(placed) - 1]] * len(placed)}
+        return {"title": f"array, {name}", "metrics": STREAM_TIME, **streams}
 
     # A name in results has no capital letters that tell it from another one in file systems without them.
     workloads = {f"{name.lower()}_write" if name.isupper() else name: of_test(name) for name in tests}
@@ -59,33 +60,21 @@ PYTHIAN = {"single": 119.0, "cpus_0_1": 78.0, "cpus_0_2": 119.0, "same_cpu": 59.
 # Of 20 runs of two streams on any of four CPUs, the rates of all 40: MB/s -> how often.
 PYTHIAN_FREE = {113: 1, 114: 3, 115: 4, 116: 6, 117: 10, 118: 10, 119: 6}
 RATES = {"throughput": {"unit": "MB/s", "better": "higher", "aggregate": "sum"}}
+STREAM = ("gzip", "gzip of a fixed stream", RATES)
 
 
 def pythian_free():
     """Two streams on any of the four CPUs of a host that shows them as cores."""
-    rates = [float(rate) for rate, count in PYTHIAN_FREE.items() for _time in range(count)]
-    taken = iter(rates)
-    gzip = {
-        "title": "gzip of a fixed stream",
-        "metrics": RATES,
-        "model": lambda _arm, _spot, placed: [next(taken) for _worker in placed],
-    }
-    return result_maker.result(
-        workloads={"gzip": gzip}, shape=(1, 4, 1), blocks=20, noise=0.0, compared=False, names=["free_2"]
-    )
+    taken = iter([float(rate) for rate, count in PYTHIAN_FREE.items() for _time in range(count)])
+    gzip = {"title": STREAM[1], "metrics": RATES, "model": lambda _arm, _spot, placed: [next(taken) for _one in placed]}
+    how = {"shape": (1, 4, 1), "blocks": 20, "noise": 0.0, "compared": False, "names": ["free_2"]}
+    return result_maker.result(workloads={"gzip": gzip}, **how)
 
 
 def pythian_pinned(shape=(1, 4, 1)):
     """The three pinned runs and one stream alone, six blocks of each."""
-    gzip = {
-        "title": "gzip of a fixed stream",
-        "metrics": RATES,
-        "model": lambda _arm, spot, placed: [PYTHIAN[spot]] * len(placed),
-    }
     names = ["single", "same_cpu", "cpus_0_2", "cpus_0_1"]
-    return result_maker.result(
-        workloads={"gzip": gzip}, shape=shape, blocks=6, noise=0.002, compared=False, names=names
-    )
+    return _result(*STREAM, lambda _arm, spot, _count: PYTHIAN[spot], shape=shape, compared=False, names=names)
 
 
 # Measuring Intel Hyper-Thread overhead, 2016: four cores do 4 units a second, their eight threads 5, each unit then
@@ -94,19 +83,14 @@ UNITS = {
     "throughput": {"unit": "units/s", "better": "higher", "aggregate": "sum"},
     "latency": {"unit": "s", "better": "lower", "aggregate": "max"},
 }
+ALL = {"shape": (1, 4, 2), "names": ["all_threads"]}
 
 
 def overhead(blocks=6):
     """A machine of four cores, all threads busy with SMT on and off."""
-    units = {
-        "title": "compute-bound tasks",
-        "metrics": UNITS,
-        "model": lambda arm, _spot, placed: [(5 if arm == "smt_on" else 4) / len(placed)] * len(placed),
-        "further": lambda arm, _spot: {"latency": 1.6 if arm == "smt_on" else 1.0},
-    }
-    return result_maker.result(
-        workloads={"units": units}, shape=(1, 4, 2), blocks=blocks, noise=0.002, names=["all_threads"]
-    )
+    done, taken = {"smt_on": 5, "smt_off": 4}, {"smt_on": 1.6, "smt_off": 1.0}
+    of_all, further = lambda arm, _spot, count: done[arm] / count, lambda arm, _spot: {"latency": taken[arm]}
+    return _result("units", "compute-bound tasks", UNITS, of_all, further, blocks, **ALL)
 
 
 # HP World 2004, SAP SD on a DL560: users -> response time in s, None where it failed.
@@ -119,24 +103,17 @@ def sap(blocks=6):
         "throughput": {"unit": "users", "better": "higher", "aggregate": "sum"},
         "latency_mean": {"unit": "s", "better": "lower", "aggregate": "max"},
     }
-    users = {"title": "SAP SD", "metrics": metrics, "model": lambda _arm, _spot, placed: [1.0] * len(placed)}
-    document = result_maker.result(
-        workloads={"sap": users}, shape=(1, 4, 2), blocks=blocks, noise=0.002, names=["all_threads"]
-    )
-    document["plan"]["workloads"][0].update(
-        parameter={"name": "users", "unit": "users", "values": [550, 650], "per_worker": False}, response_limit=2.0
-    )
-    samples = []
-    for sample in document["samples"]:
+    document = _result("sap", "SAP SD", metrics, lambda *_given: 1.0, blocks=blocks, **ALL)
+    users = {"name": "users", "unit": "users", "values": [550, 650], "per_worker": False}
+    document["plan"]["workloads"][0].update(parameter=users, response_limit=2.0)
+    failed = {"ok": False, "error": "the response time was not reached", "workers": []}
+
+    def parts(sample):
         for number, published in SAP[sample["arm"]].items():
-            failed = {"ok": False, "error": "the response time was not reached", "metrics": {}, "workers": []}
             time = published and published * sample["workers"][0]["value"]
-            served = {
-                "throughput": {"value": number, "unit": "users", "better": "higher"},
-                "latency_mean": {"value": time, "unit": "s", "better": "lower"},
-            }
-            samples.append({**sample, "parameter": number, **(failed if time is None else {"metrics": served})})
-    return {**document, "samples": samples}
+            yield number, {"throughput": number, "latency_mean": time} if time else {}, {} if time else failed
+
+    return _with(document, metrics, parts)
 
 
 # Linux: CPU, core, HyperThread, 2014: CPU time of both threads, and average wall time, in ms. Siblings are 0 and 1
@@ -146,48 +123,30 @@ TIMES = {
     "wall_time": {"unit": "ms", "better": "lower", "aggregate": "mean"},
     "cpu_time": {"unit": "ms", "better": "lower", "aggregate": "mean_per_job"},
 }
+# The same study, one thread at nice -20 beside busy threads on both siblings, and with the sibling offline: CPU time
+# and wall time in ms.
+BUSY = {"smt_on": (16700, 16902), "smt_off": (10735, 11122)}
+LOOP = ("busy loop", TIMES, lambda _arm, spot, _count: THREADS[spot][1])
 
 
 def threads_2014(blocks=6):
     """One thread alone, and two on siblings, on two cores and on one CPU, on a machine of two cores."""
-    loop = {
-        "title": "busy loop",
-        "metrics": TIMES,
-        "model": lambda _arm, spot, placed: [THREADS[spot][1]] * len(placed),
-        "further": lambda _arm, spot: {"cpu_time": THREADS[spot][0] / (1 if spot == "single" else 2)},
-    }
-    return result_maker.result(
-        workloads={"loop": loop}, shape=(1, 2, 2), blocks=blocks, noise=0.002, compared=False, names=list(THREADS)
-    )
-
-
-# The same study, one thread at nice -20 beside busy threads on both siblings, and with the sibling offline: CPU time
-# and wall time in ms.
-BUSY = {"smt_on": (16700, 16902), "smt_off": (10735, 11122)}
+    times = {spot: {"cpu_time": of_both / (1 if spot == "single" else 2)} for spot, (of_both, _wall) in THREADS.items()}
+    how = {"shape": (1, 2, 2), "compared": False, "names": list(THREADS)}
+    return _result("loop", *LOOP, lambda _arm, spot: times[spot], blocks, **how)
 
 
 def busy_2014(blocks=6):
     """One worker alone beside busy threads, with its sibling online and offline."""
-    loop = {
-        "title": "busy loop beside others",
-        "metrics": TIMES,
-        "model": lambda arm, _spot, placed: [BUSY[arm][1]] * len(placed),
-        "further": lambda arm, _spot: {"cpu_time": BUSY[arm][0]},
-    }
-    return result_maker.result(workloads={"loop": loop}, shape=(1, 2, 2), blocks=blocks, noise=0.002, names=["single"])
+    wall, of_cpu = lambda arm, _spot, _count: BUSY[arm][1], lambda arm, _spot: {"cpu_time": BUSY[arm][0]}
+    how = {"shape": (1, 2, 2), "names": ["single"]}
+    return _result("loop", "busy loop beside others", TIMES, wall, of_cpu, blocks, **how)
 
 
 def both_2014(blocks=6):
     """Both in one evaluation with SMT on and off: a loop by itself in each placement, and one beside busy threads."""
     beside = busy_2014(blocks)
-    loop = {
-        "title": "busy loop",
-        "metrics": TIMES,
-        "model": lambda _arm, spot, placed: [THREADS[spot][1]] * len(placed),
-    }
-    document = result_maker.result(
-        workloads={"itself": loop}, shape=(1, 2, 2), blocks=blocks, noise=0.002, names=list(THREADS)
-    )
+    document = _result("itself", *LOOP, blocks=blocks, shape=(1, 2, 2), names=list(THREADS))
     document["plan"]["workloads"] += beside["plan"]["workloads"]
     document["samples"] += beside["samples"]
     return document
@@ -199,22 +158,14 @@ ARM = {0.3: (6.0, 0.3), 1.0: (10.0, 1.0)}
 
 def arm(blocks=6):
     """Two loads on all threads of a core with two of them."""
-    requests = {"title": "requests", "metrics": RATES, "model": lambda _arm, _spot, placed: [1.0] * len(placed)}
-    document = result_maker.result(
-        workloads={"requests": requests},
-        shape=(1, 1, 2),
-        blocks=blocks,
-        noise=0.002,
-        compared=False,
-        names=["all_threads"],
-    )
-    document["plan"]["workloads"][0].update(
-        parameter={"name": "load", "unit": "of each CPU", "values": list(ARM), "per_worker": False}
-    )
-    samples = []
-    for sample in document["samples"]:
+    how = {"blocks": blocks, "shape": (1, 1, 2), "compared": False, "names": ["all_threads"]}
+    document = _result("requests", "requests", RATES, lambda *_given: 1.0, **how)
+    loads = {"name": "load", "unit": "of each CPU", "values": list(ARM), "per_worker": False}
+    document["plan"]["workloads"][0].update(parameter=loads)
+
+    def parts(sample):
         for worker, (load, (rate, usage)) in zip(sample["workers"], ARM.items()):
-            value = {"throughput": {"value": rate * worker["value"], "unit": "MB/s", "better": "higher"}}
             telemetry = {**sample["telemetry"], "cpu_usage": {"0": usage, "1": usage}}
-            samples.append({**sample, "parameter": load, "metrics": value, "telemetry": telemetry})
-    return {**document, "samples": samples}
+            yield load, {"throughput": rate * worker["value"]}, {"telemetry": telemetry}
+
+    return _with(document, RATES, parts)

@@ -1,13 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Maker of synthetic trees: the files of sysfs and procfs that a machine of a given shape shows,
-with what a test wants to be missing or wrong.
-
-The kernel's rules are kept: a CPU that goes offline loses its topology folder and its place in every list, mask, node
-and in /proc/cpuinfo.
-"""
-
-from __future__ import annotations
+"""Maker of synthetic trees: the files of sysfs and procfs that a machine of a given shape shows."""
 
 import pathlib
 from dataclasses import dataclass, field
@@ -18,21 +11,7 @@ NODE = "sys/devices/system/node/"
 
 @dataclass(frozen=True)
 class Machine:
-    """The shape of a machine.
-
-    Attributes:
-        packages: number of packages (sockets).
-        dies: dies in each package; core ids restart in each.
-        cores: cores with `threads` threads in each die.
-        threads: threads in each of those cores.
-        small_cores: further cores with one thread in each die (hybrid processors).
-        numbering: ``adjacent`` (siblings side by side) or ``split`` (all first threads before all second threads).
-        spacing: CPU numbers from the start of one package to the next; None: no gaps. With ``adjacent`` only.
-        offline: CPUs that are offline.
-        slots: CPU numbers that are possible, beyond those present.
-        control: smt/control; None: by the shape.
-        model: of the processor, in /proc/cpuinfo; `flags` likewise.
-    """
+    """The shape of a machine."""
 
     packages: int = 1
     dies: int = 1
@@ -74,9 +53,7 @@ class Machine:
         return tuple(cpu for cpu in self.present if cpu not in self.offline)
 
     def groups(self, depth, cpus=None):
-        """CPUs grouped by the first `depth` of (package, die, core), as sorted tuples;
-        of all present CPUs unless given.
-        """
+        """CPUs grouped by the first `depth` of (package, die, core), as sorted tuples."""
         found = {}
         for cpu in self.present if cpus is None else cpus:
             found.setdefault(self.places[cpu][:depth], []).append(cpu)
@@ -89,58 +66,38 @@ class Machine:
 
 def files(machine):
     """Path (str) -> text of each file a kernel of today shows for the machine."""
-    tree = {
-        CPU + "present": cpulist(machine.present),
-        CPU + "possible": cpulist(
-            machine.present + tuple(range(machine.present[-1] + 1, machine.present[-1] + 1 + machine.slots))
-        ),
-        CPU + "online": cpulist(machine.online),
-        CPU + "offline": cpulist(machine.offline),
-        CPU + "isolated": machine.isolated + "\n",
-        CPU + "kernel_max": "8191\n",
-    }
-    tree.update(_smt_files(machine))
+    last, online = machine.present[-1], set(machine.online)
+    possible = machine.present + tuple(range(last + 1, last + 1 + machine.slots))
+    active = max(len(group) for group in machine.groups(3, machine.online)) > 1
+    usual = "on" if machine.threads > 1 and machine.cores else "notsupported"
+    lists = {"present": machine.present, "possible": possible, "online": machine.online, "offline": machine.offline}
+    tree = {CPU + name: cpulist(cpus) for name, cpus in lists.items()}
+    tree |= {CPU + "isolated": machine.isolated + "\n", CPU + "kernel_max": "8191\n"}
+    tree[CPU + "smt/control"] = (usual if machine.control is None else machine.control) + "\n"
+    tree[CPU + "smt/active"] = f"{int(active)}\n"
     siblings = {
-        cpu: group
-        for depth in (1, 2, 3)
-        for group in machine.groups(depth, machine.online)
-        for cpu in [(depth, one) for one in group]
+        (depth, cpu): group for depth in (1, 2, 3) for group in machine.groups(depth, machine.online) for cpu in group
     }
     for cpu in machine.present:
-        tree[f"{CPU}cpu{cpu}/online"] = "0\n" if cpu in machine.offline else "1\n"
-        if cpu in machine.online:
+        tree[f"{CPU}cpu{cpu}/online"] = f"{int(cpu in online)}\n"
+        if cpu in online:
             tree.update(_topology_files(machine, cpu, siblings))
     for package, cpus in enumerate(machine.groups(1)):
-        online = tuple(cpu for cpu in cpus if cpu in machine.online)
-        tree[f"{NODE}node{package}/cpulist"] = cpulist(online)
-        tree[f"{NODE}node{package}/cpumap"] = mask(online)
+        there = tuple(cpu for cpu in cpus if cpu in online)
+        tree[f"{NODE}node{package}/cpulist"] = cpulist(there)
+        tree[f"{NODE}node{package}/cpumap"] = mask(there)
     tree["proc/cpuinfo"] = "".join(_cpuinfo_block(machine, cpu, siblings) for cpu in machine.online)
     return tree
 
 
-def _smt_files(machine):
-    threads = machine.threads if machine.cores else 1
-    online = max(len(group) for group in machine.groups(3, machine.online))
-    control = ("on" if threads > 1 else "notsupported") if machine.control is None else machine.control
-    return {CPU + "smt/control": control + "\n", CPU + "smt/active": f"{int(online > 1)}\n"}
-
-
 def _topology_files(machine, cpu, siblings):
     folder = f"{CPU}cpu{cpu}/topology/"
-    package, die, core = machine.places[cpu]
-    tree = {
-        folder + "physical_package_id": f"{package}\n",
-        folder + "die_id": f"{die}\n",
-        folder + "core_id": f"{core}\n",
-    }
-    for depth, names in (
-        (3, ("core_cpus", "thread_siblings")),
-        (2, ("die_cpus",)),
-        (1, ("package_cpus", "core_siblings")),
-    ):
-        for name in names:
-            tree[folder + name] = mask(siblings[depth, cpu])
-            tree[folder + name + "_list"] = cpulist(siblings[depth, cpu])
+    named = zip(("physical_package_id", "die_id", "core_id"), machine.places[cpu])
+    tree = {folder + name: f"{number}\n" for name, number in named}
+    depths = {"core_cpus": 3, "thread_siblings": 3, "die_cpus": 2, "package_cpus": 1, "core_siblings": 1}
+    for name, depth in depths.items():
+        tree[folder + name] = mask(siblings[depth, cpu])
+        tree[folder + name + "_list"] = cpulist(siblings[depth, cpu])
     return tree
 
 

@@ -1,18 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A sample's time limit that waits for a state of its command,
-because a busy machine may not run the command within any number of seconds.
-"""
-
-from __future__ import annotations
+"""A sample's time limit that waits for a state of its command."""
 
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.sampling import runner
 
 
 def not_before(monkeypatch, done):
-    """Extend the time limit of each sample by a second at a time until ``done()`` is true,
-    or until its workers have ended.
-    """
+    """Extend the time limit of each sample by a second at a time until ``done()`` is true."""
     await_ends = runner._await_ends
 
     def patient(workers, start, timeout):

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Trials whose hosts have followed their schedule, written by the collection's own code."""
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import random
@@ -41,30 +39,22 @@ def followed(
     effect=0.2,
     reason="the guardrail errors was breached: above 0.01 (0.5)",
 ):
-    """Write such a trial, in which the last host left early for a reason; return its directory, trial, periods,
-    ends and looks.
+    """Write such a trial, in which the last host left early for a reason.
+
+    Returns: its directory, trial, periods, ends and looks.
     """
     files, trial = begun(path, hosts)
     source = random.Random(3)
     parts = {host: looking.HostFiles(files, trial, host, lambda _line: None) for host in hosts}
     for number in range(24):
         for host, part in parts.items():
-            if (host == hosts[-1] and number >= 9) or files.ended():
-                continue
-            part.period(
-                record(
-                    number,
-                    trial.design.schedule[host][number],
-                    effect,
-                    source,
-                    host == hosts[-1] and number == 8,
-                    reason,
-                )
-            )
+            is_last, arm = host == hosts[-1], trial.design.schedule[host][number]
+            if not (is_last and number >= 9) and not files.ended():
+                part.period(record(number, arm, effect, source, is_last and number == 8, reason))
     for host, part in parts.items():
-        at = moment(9 * PERIOD if host == hosts[-1] else 24 * PERIOD)
-        why = reason if host == hosts[-1] else files.ended()
-        part.ended({"host": host, "ended": at, "reason": why, "restored": True, "before": "0-3", "after": "0-3"})
+        at, why = (9, reason) if host == hosts[-1] else (24, files.ended())
+        end = {"host": host, "ended": moment(at * PERIOD), "reason": why, "restored": True}
+        part.ended({**end, "before": "0-3", "after": "0-3"})
     seen = looking.known(files, trial)
     return files, trial, seen.periods, seen.ends, looking.looks_of(files)
 
@@ -74,27 +64,17 @@ def record(number, arm, effect=0.0, source=random, is_cut=False, reason=None):
     start = number * PERIOD
     latency = 0.1 * (1 + effect * (arm == "smt_off")) * source.uniform(0.95, 1.05)
     traffic = 200 * source.uniform(0.8, 1.2)
-    series = {
-        "p99": [[float(at), latency * source.uniform(0.9, 1.1)] for at in range(0, PERIOD - 60, 15)],
-        "traffic": [[float(at), traffic * source.uniform(0.9, 1.1)] for at in range(0, PERIOD - 60, 15)],
-    }
+    times = [float(at) for at in range(0, PERIOD - 60, 15)]
     known = {"p99": latency, "traffic": traffic}
+    series = {name: [[at, value * source.uniform(0.9, 1.1)] for at in times] for name, value in known.items()}
+    counts = {"points": 16, "expected": 16, "reason": None}
     return {
-        "period": number,
-        "arm": arm,
-        "started": moment(start),
-        "counted_from": moment(start + 60),
-        "ended": moment(start + PERIOD),
-        "complete": not is_cut,
-        "reason": reason if is_cut else None,
-        "metrics": (
-            {}
-            if is_cut
-            else {name: {"value": value, "points": 16, "expected": 16, "reason": None} for name, value in known.items()}
-        ),
+        "period": number, "arm": arm, "started": moment(start), "counted_from": moment(start + 60),
+        "ended": moment(start + PERIOD), "complete": not is_cut, "reason": reason if is_cut else None,
+        "metrics": {} if is_cut else {name: {"value": value, **counts} for name, value in known.items()},
         "series": {} if is_cut else series,
         "events": [{"at": moment(start), "event": "switched", "detail": arm}],
-    }
+    }  # fmt: skip
 
 
 def page(path, **options):

@@ -1,10 +1,6 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A tree of a host that is booted into other arguments for a while: its systemd is a record of what it was asked for,
-a reboot reads its own grub.cfg.
-"""
-
-from __future__ import annotations
+"""A tree of a host that is booted into other arguments for a while."""
 
 import pathlib
 
@@ -25,20 +21,13 @@ UNIT_FILE = f"etc/systemd/system/{record.UNIT}.service"
 
 
 class VisitedHost:
-    """The host.
-
-    Args:
-        root: an empty folder.
-        settings: of its grub.
-    """
+    """The host."""
 
     def __init__(self, root: pathlib.Path, **settings: str) -> None:
         self.root = boot_maker.grub_tree(root, **settings)
         self.fs = host_files.HostFs(str(root))
-        self.boots, self.calls = 0, []
-        self.fails: dict[str, str] = {}
-        self.is_active = False
-        self.is_masked = False
+        self.boots, self.calls, self.fails = 0, [], {}
+        self.is_active = self.is_masked = False
         # kexec(8) and the like: what boots does not read grub.cfg.
         self.keeps_arguments = False
         (root / "run/systemd/system").mkdir(parents=True)
@@ -84,9 +73,7 @@ class EndedError(BaseException):
 
 
 class Time:
-    """The clock of the program, and what happens while it waits: (moment, what is called);
-    what it returns is the signal that is heard.
-    """
+    """The clock of the program, and what happens while it waits: (moment, what is called)."""
 
     def __init__(self, *events):
         self.now, self.events, self.waits = 0.0, list(events), 0
@@ -126,16 +113,14 @@ class Booted:
     def follow(self, time):
         """Run the program, over boots, until it has ended."""
         while True:
-            found = record.load(self.host.fs)
             try:
-                program.Program(self.host.fs, found, time.wait, lambda: time.now).run()
+                return program.Program(self.host.fs, record.load(self.host.fs), time.wait, lambda: time.now).run()
             except EndedError:
                 self.host.boot()
-            else:
-                return
 
     def said(self):
-        return (self.host.root / program.LOG).read_text() if (self.host.root / program.LOG).exists() else ""
+        log = self.host.root / program.LOG
+        return log.read_text() if log.exists() else ""
 
     def assert_back(self, reboots=1):
         assert self.host.arguments == () and "nosmt" not in (self.host.root / "proc/cmdline").read_text()

@@ -1,26 +1,88 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Credentials in every form in which people write them, and nothing of them in what is printed, written,
-or an argument of a process; with -vvvv, too.
-
-Each host has its own form in one inventory, so that one play has all of them.
-"""
-
-from __future__ import annotations
+"""Trials on simulated hosts: what is refused before any switch, and credentials, of which nothing is said anywhere."""
 
 import base64
 import contextlib
 import json
-import os
 import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 import threading
 
 import prometheus_server
 import pytest
-from simulated_trial import TrialFleet
+from simulated_fleet import COMMON, SHEBANG, Fleet
+from this_machine import line
+
+# The shell of a host: what it runs finds these programs first.
+SHELL = '#!/bin/sh\nPATH={place}/bin:$PATH SMT_HOST={place} exec /bin/sh "$@"\n'
+PROGRAMS = {
+    "cat": r"""#!/bin/sh
+[ "$*" = /sys/devices/system/cpu/online ] || exec /bin/cat "$@"
+if grep -q '"smt": false' "$SMT_HOST/host.json"; then echo 0-1; else echo 0-3; fi
+""",
+    "systemctl": r"""#!/bin/sh
+timer=$SMT_HOST/timer
+case "$*" in
+  "kill --kill-who=main --signal=USR1 threadwise-smt-rollback.service")
+    sed -i 's/"smt": false/"smt": true/' "$SMT_HOST/host.json"; rm -f "$timer" ;;
+  "kill --kill-who=main --signal=HUP threadwise-smt-rollback.service" | \
+  "is-active --quiet threadwise-smt-rollback.service"*) [ -e "$timer" ] ;;
+  *) false ;;
+esac
+""",
+}
+SMT_STATE = r"""
+module = AnsibleModule({"state": {}, "affinity_conflicts": {}, "affinity_conflicts_of": {"type": "list"},
+    "rollback_after": {"type": "int"}, "consumers": {"type": "dict"}, "consumers_custom": {"type": "list"}},
+                       supports_check_mode=True)
+wanted = module.params["state"] == "enabled"
+if not module.check_mode:
+    open(os.environ["SMT_HOST"] + "/timer", "w").close()
+now = {"control": "on" if host["smt"] else "off", "active": host["smt"], "online": "0-3" if host["smt"] else "0-1"}
+after = {"control": "on" if wanted else "off", "active": wanted, "online": "0-3" if wanted else "0-1"}
+end(module, "smt", wanted, before=now, after=after, affinity_conflicts=[], not_restored=[], consumers=[],
+    rollback_pending=True, rollback_started=True, diff=[])
+"""
+
+
+class TrialFleet(Fleet):
+    """Simulated hosts that a trial can switch."""
+
+    def __init__(self, directory: pathlib.Path, hosts: dict[str, dict]):
+        places = {name: directory / "hosts" / name for name in hosts}
+        shells = {name: {"ansible_shell_executable": str(place / "sh")} for name, place in places.items()}
+        super().__init__(directory, {name: {**shells[name], **variables} for name, variables in hosts.items()})
+        modules = directory / "collections/ansible_collections/threadwise/smt/plugins/modules"
+        head = (modules / "smt_state.py").read_text().partition("if __name__")[0]
+        assert head.startswith(SHEBANG)
+        (modules / "smt_state.py").write_text(
+            head + 'if __name__ == "__main__":\n' + textwrap.indent(COMMON + SMT_STATE, "    ")
+        )
+        for place in places.values():
+            (place / "bin").mkdir()
+            programs = {f"bin/{name}": text for name, text in PROGRAMS.items()}
+            for path, text in {"sh": SHELL.format(place=place), **programs}.items():
+                (place / path).write_text(text)
+                (place / path).chmod(0o755)
+
+
+def test_a_trial_whose_periods_count_each_others_samples_is_refused_before_any_switch(tmp_path):
+    """The server does not know how its rule is made: the user says how far it looks back."""
+    fleet = TrialFleet(tmp_path, {"web0": {}, "web1": {}})
+    number = json.dumps({"status": "success", "data": {"resultType": "scalar", "result": [1e9, "5"]}})
+    metric = {"name": "requests", "query": "vector(5)", "looks_back": "25s", "better": "higher", "primary": True}
+    times = {"smt_trial_period": 30, "smt_trial_settle": 20, "smt_trial_check": 2, "smt_trial_periods": 6}
+    with prometheus_server.serving(lambda handler: prometheus_server.send(handler, number)) as url:
+        asked = {"smt_trial_run": "one", "smt_trial_metrics": [metric], "smt_trial_metrics_url": url, **times}
+        code, said = fleet.play("smt_trial", **asked, smt_trial_after_switch=["true"])
+    assert code != 0 and "smt_trial_settle is 20, and requests counts samples from up to 25 s before" in line(said)
+    assert "Set smt_trial_settle to 25 or more" in line(said), said
+    assert not (tmp_path / "smt_trial_results").exists() and fleet.changes() == {}
+
 
 VAULT_PASSWORD = "of the vault"
 # Each form has a word that is nowhere else.
@@ -41,13 +103,9 @@ ACCEPTED = {
 }
 BROKEN = "has a line break or another character in it"
 REFUSED = {
-    "list": ({"token": "[hidden-list]"}, "smt_trial_metrics_token is a list: it must be a text"),
-    "mapping": ({"token": "{a: hidden-mapping}"}, "smt_trial_metrics_token is a mapping: it must be a text"),
     "number": ({"token": "4242424242"}, "smt_trial_metrics_token is a number: it must be a text"),
     "blank": ({"token": '" \\n"'}, "smt_trial_metrics_token is blank"),
     "return": ({"token": '"hidden-return\\rhidden-return2"'}, f"smt_trial_metrics_token {BROKEN}"),
-    "lines": ({"password": '"hidden-lines\\nhidden-l2"', "user": "x"}, f"smt_trial_metrics_password {BROKEN}"),
-    "listed": ({"url": "['http://u:hidden-listed@127.0.0.1:1']"}, "smt_trial_metrics_url is a list: it must be a text"),
     "key": ({"key": '"-----BEGIN\\nhidden-key"'}, f"smt_trial_metrics_key {BROKEN}"),
 }
 NOT_ASCII = "smt_trial_metrics_token has a blank in it, or a letter that is not ASCII"
@@ -55,11 +113,8 @@ ADDRESS = "smt_trial_metrics_url has a part in it that begins with ? or #"
 # Only whoever asks the server sees these.
 LATER = {
     "unicode": ({"token": '"hidden-unicode\\u20ac"'}, NOT_ASCII),
-    "latin": ({"token": '"hidden-latin\\xE9"'}, NOT_ASCII),
-    "words": ({"token": "Bearer hidden-words"}, NOT_ASCII),
     "userinfo": ({"url": "http://u:hidden-userinfo@127.0.0.1:1"}, "smt_trial_metrics_url has a user or a password"),
     "userquery": ({"url": "'http://127.0.0.1:1/?token=hidden-userquery'"}, ADDRESS),
-    "fragment": ({"url": "'http://127.0.0.1:1/#hidden-fragment'"}, ADDRESS),
     "scheme": ({"url": "'u:hidden-scheme@127.0.0.1:1'"}, "smt_trial_metrics_url is no address such as"),
     "path": ({"url": "http://127.0.0.1:1/hidden-path/x"}, "the metrics server http://127.0.0.1:1 cannot be reached"),
     "undefined": ({"token": '"hidden-undefined{{oops}}"'}, "smt_trial_metrics_token has a variable in it that is not"),
@@ -107,9 +162,8 @@ def fleet(directory, forms, url):
         written = []
         for variable, value in {"url": url, **variables}.items():
             vaulted = encrypted(directory, "hidden-vaulted\n") if "VAULTED" in value else ""
-            written.append(
-                f"smt_trial_metrics_{variable}: {value.replace('TOKEN_FILE', str(token)).replace('VAULTED', vaulted)}\n"
-            )
+            whole = value.replace("TOKEN_FILE", str(token)).replace("VAULTED", vaulted)
+            written.append(f"smt_trial_metrics_{variable}: {whole}\n")
         path = found.directory / "host_vars" / f"{name}.yml"
         path.parent.mkdir(exist_ok=True)
         path.write_text("---\n" + "".join(written))
@@ -117,11 +171,9 @@ def fleet(directory, forms, url):
 
 
 def encrypted(directory, text):
-    command = ["ansible-vault", "encrypt", "--vault-password-file", str(directory / "vault"), "--output", "-"]
-    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        command, input=text, stdout=subprocess.PIPE, text=True, check=True, env=dict(os.environ, PATH=path)
-    )
+    program = pathlib.Path(sys.executable).with_name("ansible-vault")
+    command = [program, "encrypt", "--vault-password-file", str(directory / "vault"), "--output", "-"]
+    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True, check=True)
     return "".join(f"  {line}\n" for line in done.stdout.splitlines())
 
 
@@ -133,11 +185,9 @@ def watched_processes(seen):
     def watch():
         while not ended.is_set():
             for process in pathlib.Path("/proc").glob("[0-9]*"):
-                for name in ("cmdline", "environ"):
+                for path in (process / "cmdline", process / "environ"):
                     with contextlib.suppress(OSError):
-                        seen.update(
-                            found for found in MARK.findall((process / name).read_bytes().decode(errors="replace"))
-                        )
+                        seen.update(MARK.findall(path.read_bytes().decode(errors="replace")))
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -150,25 +200,18 @@ def watched_processes(seen):
 
 TRIAL = {
     "smt_trial_metrics": [{"name": "load", "query": "load", "better": "lower", "primary": True}],
-    "smt_trial_settle": 1,
-    "smt_trial_check": 2,
-    "smt_trial_period": 10,
-    "smt_trial_most_switched": "100%",
+    "smt_trial_settle": 1, "smt_trial_check": 2, "smt_trial_period": 10, "smt_trial_most_switched": "100%",
     "smt_trial_after_switch": ["true"],
-}
+}  # fmt: skip
 
 
 def play(found, directory, playbook, **variables):
-    """Run a playbook with all that Ansible can be made to say.
-
-    Returns what a person sees of it, after a look for marks in all of it and in all files.
-    """
+    """Run a playbook with all that Ansible can be made to say."""
     seen, log = set(), directory / "ansible.log"
     words = ("-f", "30", "-vvvv", "--diff", "--vault-password-file", str(directory / "vault"))
     with pytest.MonkeyPatch.context() as patched, watched_processes(seen):
-        patched.setenv("ANSIBLE_LOG_PATH", str(log))
-        patched.setenv("ANSIBLE_DISPLAY_ARGS_TO_STDOUT", "1")
-        patched.setenv("ANSIBLE_LOCAL_TEMP", str(directory / "tmp"))
+        for name, value in {"LOG_PATH": log, "DISPLAY_ARGS_TO_STDOUT": 1, "LOCAL_TEMP": directory / "tmp"}.items():
+            patched.setenv(f"ANSIBLE_{name}", str(value))
         _code, said = found.play(playbook, *words, **TRIAL, **variables)
     given = {"host_vars", "token", "collections"}
     for path in directory.rglob("*"):
@@ -193,10 +236,8 @@ def test_credentials_that_can_be_used_are_used_and_nothing_else(tmp_path, server
     # What a server repeats in its errors is in no reason of a host.
     server.fails = True
     said = play(found, tmp_path, "smt_trial", smt_trial_run="two", smt_trial_periods=4)
-    assert (
-        said.count("refuses the query (status 400): not you: ") >= len(ACCEPTED)
-        and "not you: Bearer (a secret)" in said
-    )
+    assert said.count("refuses the query (status 400): not you: ") >= len(ACCEPTED)
+    assert "not you: Bearer (a secret)" in said
 
 
 OWN_PLAY = """
