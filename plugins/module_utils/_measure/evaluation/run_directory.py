@@ -351,15 +351,11 @@ class RunDirectory:
         except (OSError, ValueError, RecursionError):
             return default
 
-    def read_lines(self, name: str) -> "list[dict[str, t.Any]]":
-        """Return the complete and valid lines of a file.
+    def _lines(self, name: str) -> "tuple[list[dict[str, t.Any]], int]":
+        """Return the complete and valid lines of a file, and the number of all others.
 
         A killed plan or a full disk can leave part of a line, and a damaged disk any text.
         """
-        return self._lines(name)[0]
-
-    def _lines(self, name: str) -> "tuple[list[dict[str, t.Any]], int]":
-        """Return the valid lines of a file, and the number of all others."""
         valid: list[dict[str, t.Any]] = []
         invalid = 0
         try:

@@ -109,14 +109,6 @@ def _checked(kind: str, text: str, given: object) -> str:
     return str(int(text))
 
 
-def from_name(name: str) -> Scope:
-    """Return the scope with this name, the inverse of `Scope.name`; raise ScopeError when there is none."""
-    if name == WHOLE.name:
-        return WHOLE
-    kind, _dummy, value = name.partition("_")
-    return parse({kind: value})
-
-
 def resolve(scope: Scope, topology: Topology, fs: t.Optional[host_files.HostFs]) -> "frozenset[int] | None":
     """Return CPUs that name the cores of a scope, for ``only`` of `state.set_threads_per_core`;
     None for the whole machine.

@@ -79,19 +79,6 @@ class _Request(t.NamedTuple):
     only: "frozenset[int] | None"
 
 
-def disable(
-    sysroot: str,
-    cores: Cores,
-    method: str = "auto",
-    origin: "State | None" = None,
-    files: "KernelFiles | None" = None,
-    learned: _Learned = None,
-    only: Only = None,
-) -> State:
-    """Keep one thread of each core online; see :func:`set_threads_per_core`."""
-    return set_threads_per_core(sysroot, cores, 1, method, origin, files, learned, only)
-
-
 def enable(
     sysroot: str,
     cores: Cores,

@@ -87,7 +87,7 @@ def a_run(tmp_path):
         done = plan.Plan(files, outline(settings, **(outlined or {})), settings)
         done.outline.arms.begin(done.outline.arms.save())
         done.measure()
-        return done, files.read_lines("samples.jsonl"), files
+        return done, files._lines("samples.jsonl")[0], files
 
     return run
 
@@ -265,7 +265,7 @@ def test_failing_workloads_are_given_up_and_do_not_affect_others(run, tmp_path, 
         assert len(errors[name]) == plan.FAILURES_ALLOWED + 1 and all(text in error for error in errors[name])
     assert errors["leaves"] == [None] * 5 and len(errors["limps"]) == 5
     assert sorted(skip["workload"] for skip in done.skipped) == ["babbles", "fails", "hangs"]
-    assert len([event for event in files.read_lines("events.jsonl") if event["event"] == "skipped"]) == 3
+    assert len([event for event in files._lines("events.jsonl")[0] if event["event"] == "skipped"]) == 3
     assert not [pid for pid in (tmp_path / "children").read_text().split() if os.path.exists(f"/proc/{pid}")]
 
 
@@ -387,7 +387,7 @@ def test_a_plan_stops_at_the_verdict_and_a_decided_workload_rests(run, toggles, 
     assert columns(written["decided"], "workload", "blocks") == [("even", 4)]
     last = {name: max(one["block"] for one in samples if one["workload"] == name) for name in ("even", "wild")}
     assert last == {"even": 3, "wild": 5}
-    (said,) = [event["detail"] for event in files.read_lines("events.jsonl") if event["event"] == "decided"]
+    (said,) = [event["detail"] for event in files._lines("events.jsonl")[0] if event["event"] == "decided"]
     assert said == f"even, smt_off, all_threads: {written['decided'][0]['outcome']} after 4 blocks"
 
 

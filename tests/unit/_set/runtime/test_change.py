@@ -321,7 +321,7 @@ def test_what_goes_back_by_itself_waits_for_the_last_of_them(tmp_path):
 def test_one_that_begins_after_the_look_at_them_is_seen_before_the_write(host):
     put(host)
     with pytest.raises(smt_state.StateError, match="pid 500"):
-        smt_transition.disable(host.sysroot, CORES, files=host)
+        smt_transition.set_threads_per_core(host.sysroot, CORES, 1, files=host)
     assert host.writes == []
 
 

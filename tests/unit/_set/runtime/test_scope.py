@@ -35,8 +35,7 @@ ARCHIVE = TOPOLOGIES / "open.tar.xz"
 )
 def test_names(given, name, title):
     parsed = scope.parse(given)
-    assert (parsed.name, parsed.title) == (name, title)
-    assert scope.from_name(name) == parsed == scope.parse(parsed.given)
+    assert (parsed.name, parsed.title, scope.parse(parsed.given)) == (name, title, parsed)
 
 
 @pytest.mark.parametrize(

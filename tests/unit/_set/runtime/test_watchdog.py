@@ -78,7 +78,7 @@ def test_killed_between_two_writes(tmp_path, only, writes):
             return smt_transition.restore("", before, files=fresh(tmp_path))
 
         with watchdog.Watchdog(str(log), restore):
-            smt_transition.disable("", CORES, files=kernel, only=only and frozenset(only))
+            smt_transition.set_threads_per_core("", CORES, 1, files=kernel, only=only and frozenset(only))
 
     assert os.WTERMSIG(in_child(change)) == signal.SIGKILL
     wait_until(lambda: "restored, because" in log.read_text())
