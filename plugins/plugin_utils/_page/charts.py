@@ -10,6 +10,7 @@ the page shows them in a table.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import typing as t
 
@@ -38,8 +39,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._page.canvas import
     width,
     wrap,
 )
-
-Row = t.Mapping[str, t.Any]
 
 # Verdict -> colour and shape: never distinguished by colour alone.
 VERDICTS = {
@@ -108,6 +107,101 @@ class Picture:
     svg: str
 
 
+@dataclasses.dataclass(frozen=True)
+class Ratio:
+    """A row of an axis of ratios.
+
+    Attributes:
+        better: the direction of the metric whose own change the axis and the text have.
+        ratio: above 1 is better.
+    """
+
+    label: str
+    text: str
+    better: str
+    ratio: float
+    verdict: str
+
+    def said(self, after_label: str = "") -> str:
+        """Return what a text says of it."""
+        verdict = "" if self.verdict == BASELINE else f", {wording.VERDICT_TITLES[self.verdict]}"
+        return f"{self.label}{after_label} {self.text}{verdict}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval(Ratio):
+    """A ratio with its interval."""
+
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread(Ratio):
+    """The median of the ratios of many hosts, and these."""
+
+    ratios: t.Sequence[float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """A value of an arm with its interval, where it has one; without a value it failed."""
+
+    arm: str
+    value: float | None
+    low: float | None
+    high: float | None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Both ends; None where one of them is not known."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    def said(self, form: t.Callable[[t.Any], str] = wording.number) -> str:
+        """Return ``5.1 (4.9 to 5.3)``, or the value alone."""
+        return form(self.value) + (" ({} to {})".format(*map(form, self.interval)) if self.interval else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Bar(Value):
+    """A value in a placement."""
+
+    value: float
+    label: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Point(Value):
+    """A value at a place of the horizontal axis."""
+
+    x: float
+
+
+class Deviation(t.NamedTuple):
+    """How far a sample is from the median of its kind, as a share of it."""
+
+    number: int
+    deviation: float
+    arm: str
+
+
+class Reading(t.NamedTuple):
+    """A value of a metric in a period; ``at`` in minutes."""
+
+    at: float
+    value: float
+    period: int
+
+
+class Band(t.NamedTuple):
+    """The time of an arm, in minutes."""
+
+    begin: float
+    end: float
+    arm: str
+
+
 def looks(arms: t.Sequence[str], present: t.Container[str]) -> dict[str, tuple[str, str]]:
     """Return colour and shape of each arm of a result that occurs in a chart."""
     by_arm: dict[str, tuple[str, str]] = {}
@@ -123,21 +217,6 @@ def _legend(canvas: Canvas, arms: t.Mapping[str, tuple[str, str]], shape: str = 
 
 def _percent(share: float, digits: int = 0) -> str:
     return "0 %" if share == 0 else f"{share:+.{digits}%}".replace("-", "\u2212").replace("%", " %")
-
-
-def _with_interval(row: Row) -> str:
-    """Return ``5.1 (4.9 to 5.3)``, or the value alone."""
-    ends = "" if row["low"] is None or row["high"] is None else " ({} to {})"
-    return wording.number(row["value"]) + ends.format(*(wording.number(row[end]) for end in ("low", "high")))
-
-
-def _share_with_interval(row: Row) -> str:
-    ends = (
-        ""
-        if row["low"] is None or row["high"] is None
-        else f" ({_percent(row['low'], 1)} to {_percent(row['high'], 1)})"
-    )
-    return _percent(row["value"], 1) + ends
 
 
 # Ratios
@@ -168,7 +247,7 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 
 
 def _ratio_rows(
-    canvas: Canvas, rows: t.Sequence[Row], domain: tuple[float, float], margin: float, sides: tuple[str, str]
+    canvas: Canvas, rows: t.Sequence[Ratio], domain: tuple[float, float], margin: float, sides: tuple[str, str]
 ) -> tuple[Scale, list[float]]:
     """Draw a line of texts for each row and below it a strip of the axis of ratios, with the margin's band and the line
     at 1; return the scale, and the middle of each strip.
@@ -189,18 +268,18 @@ def _ratio_rows(
     y = LINE * max(map(len, named)) + EDGE
     middles = []
     for number, row in enumerate(rows):
-        if row["verdict"] == BASELINE and number:
+        if row.verdict == BASELINE and number:
             canvas.path(f"M0 {short(y)}H{short(WIDTH)}", stroke=MUTED)
-        on_one_line = width(row["label"]) + width(row["text"]) + 3 * EDGE < WIDTH
-        after = canvas.lines(y + EDGE, row["label"])
-        y = canvas.lines(after - LINE if on_one_line else after, row["text"], anchor="end")
+        on_one_line = width(row.label) + width(row.text) + 3 * EDGE < WIDTH
+        after = canvas.lines(y + EDGE, row.label)
+        y = canvas.lines(after - LINE if on_one_line else after, row.text, anchor="end")
         middles.append(y + ROW / 2)
         y += ROW + EDGE
 
     def strips(x: float) -> str:
         return steps(x, [middle - ROW / 2 for middle in middles], ROW)
 
-    directions = {row["better"] for row in rows}
+    directions = {row.better for row in rows}
     start, marked = place(1 / (1 + margin)), ratio_ticks(low, high)
     if directions == {"lower"}:
         marked = [1 / tick for tick in reversed(marked)]
@@ -213,116 +292,110 @@ def _ratio_rows(
     return place, middles
 
 
-def _change(ratio: float, row: Row) -> float:
-    return change.of_ratio(ratio, row["better"]) or 0.0
+def _change(ratio: float, row: Ratio) -> float:
+    return change.of_ratio(ratio, row.better) or 0.0
 
 
-def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: str) -> Picture:
+def forest(rows: t.Sequence[Interval], margin: float, sides: tuple[str, str], label: str) -> Picture:
     """Draw ratios with their intervals on a log axis, with the line at 1 and the margin band.
 
     Args:
-        rows: ``{label, better, ratio, low, high, verdict, text}`` each; the verdict :data:`BASELINE` begins a group
-            with what the others of it are compared with.
+        rows: the verdict :data:`BASELINE` begins a group with what the others of it are compared with.
         margin: half width of the band.
         sides: the meaning of the sides left and right of 1.
         label: the alternative text.
     """
     canvas = Canvas()
-    domain = ratio_domain((row[end] for row in rows for end in ("low", "high")), margin)
+    domain = ratio_domain((end for row in rows for end in (row.low, row.high)), margin)
     place, middles = _ratio_rows(canvas, rows, domain, margin, sides)
     for row, y in zip(rows, middles):
-        colour, shape = LOOKS[row["verdict"]]
-        verdict = "" if row["verdict"] == BASELINE else f", {wording.VERDICT_TITLES[row['verdict']]}"
-        title = f"{row['label']}: {row['text']}{verdict}"
-        with canvas.group(title, colour=colour):
-            canvas.path(line([(place(row["low"]), y), (place(row["high"]), y)]), stroke="", stroke_width="3")
-            canvas.marks(shape, "", 6, [(place(row["ratio"]), y, "")])
+        colour, shape = LOOKS[row.verdict]
+        with canvas.group(row.said(":"), colour=colour):
+            canvas.path(line([(place(row.low), y), (place(row.high), y)]), stroke="", stroke_width="3")
+            canvas.marks(shape, "", 6, [(place(row.ratio), y, "")])
     return Picture(label, canvas.svg(label))
 
 
-def spread(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: str) -> Picture:
+def spread(rows: t.Sequence[Spread], margin: float, sides: tuple[str, str], label: str) -> Picture:
     """Draw the ratios of many hosts as ticks, one row per group, with the group's median and verdict.
 
     Args:
-        rows: ``{label, better, ratios, ratio, verdict, text}`` each.
+        rows: one per group.
         margin: half width of the band.
         sides: the meaning of the sides left and right of 1.
         label: the alternative text.
     """
     canvas = Canvas()
-    domain = ratio_domain((ratio for row in rows for ratio in row["ratios"]), margin)
+    domain = ratio_domain((ratio for row in rows for ratio in row.ratios), margin)
     place, middles = _ratio_rows(canvas, rows, domain, margin, sides)
     for row, y in zip(rows, middles):
         with canvas.group(stroke=ACCENT, stroke_width="1.5", opacity="0.35"):
             # Ratios that round to the same value share one mark.
-            for ratio in sorted({float(f"{ratio:.4g}") for ratio in row["ratios"]}):
+            for ratio in sorted({float(f"{ratio:.4g}") for ratio in row.ratios}):
                 canvas.path(f"M{short(place(ratio))} {short(y - ROW / 2)}v{ROW}", _percent(_change(ratio, row), 1))
-        colour, shape = VERDICTS[row["verdict"]]
-        title = f"{row['label']}: {row['text']}, {wording.VERDICT_TITLES[row['verdict']]}"
-        canvas.marks(shape, colour, 5.5, [(place(row["ratio"]), y, title)])
+        colour, shape = VERDICTS[row.verdict]
+        canvas.marks(shape, colour, 5.5, [(place(row.ratio), y, row.said(":"))])
     return Picture(label, canvas.svg(label))
 
 
 # Values
 
 
-def bars(rows: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: str) -> Picture:
+def bars(rows: t.Sequence[Bar], arms: t.Sequence[str], unit: str, label: str) -> Picture:
     """Draw the rate of each placement as a bar with its interval, arms side by side.
 
     Args:
-        rows: ``{label, arm, value, low, high, text}`` each; ``low`` and ``high`` are None without an interval.
+        rows: what is drawn.
         arms: titles of all arms of the result, the baseline first.
         unit: title of the axis.
         label: the alternative text.
     """
     canvas = Canvas()
-    shown = looks(arms, {row["arm"] for row in rows})
+    shown = looks(arms, {row.arm for row in rows})
     y = _legend(canvas, shown, "square") + EDGE
     # The axis is limited, since an interval of few blocks may be many times as long as the bars.
-    tallest = max(row["value"] for row in rows)
-    top = min(1.3 * tallest, max([1.05 * tallest, *(row["high"] for row in rows if row["high"] is not None)]))
+    tallest = max(row.value for row in rows)
+    top = min(1.3 * tallest, max([1.05 * tallest, *(row.high for row in rows if row.high is not None)]))
     marked = ticks(0, top, 5)
-    place = scale(0, marked[-1], EDGE, WIDTH - 2 * EDGE - 6 - max(width(row["text"]) for row in rows))
-    groups: dict[str, list[Row]] = {}
+    place = scale(0, marked[-1], EDGE, WIDTH - 2 * EDGE - 6 - max(width(row.text) for row in rows))
+    groups: dict[str, list[Bar]] = {}
     for row in rows:
-        groups.setdefault(row["label"], []).append(row)
+        groups.setdefault(row.label, []).append(row)
     for name, members in groups.items():
         y = canvas.lines(y, name)
         canvas.path("".join(f"M{short(place(tick))} {short(y)}v{BAR * len(members)}" for tick in marked), stroke=GRID)
-        for row in sorted(members, key=lambda row: arms.index(row["arm"])):
-            middle, end = y + BAR / 2, place(row["value"])
-            with canvas.group(f"{name}, {row['arm']}: {_with_interval(row)}"):
-                canvas.path(
-                    line([(EDGE, middle), (end, middle)]), stroke=shown[row["arm"]][0], stroke_width=f"{BAR - 2}"
-                )
-                if row["low"] is not None and row["high"] is not None:
-                    low, high = place(row["low"]), place(row["high"])
+        for row in sorted(members, key=lambda row: arms.index(row.arm)):
+            middle, end = y + BAR / 2, place(row.value)
+            with canvas.group(f"{name}, {row.arm}: {row.said()}"):
+                canvas.path(line([(EDGE, middle), (end, middle)]), stroke=shown[row.arm][0], stroke_width=f"{BAR - 2}")
+                if row.interval:
+                    low, high = map(place, row.interval)
                     canvas.path(line([(low, middle), (high, middle)]), stroke=INK, stroke_width="2")
                     end = max(end, high)
-            canvas.text(end + 6, middle, row["text"])
+            canvas.text(end + 6, middle, row.text)
             y += BAR
         y += EDGE
     across(canvas, [(place(tick), tick_label(tick)) for tick in marked], y, unit)
     return Picture(label, canvas.svg(label))
 
 
-def bins(rows: t.Sequence[Row], arms: t.Sequence[str]) -> tuple[list[float], dict[str, list[int]]]:
+def bins(rows: t.Sequence[tuple[str, float]], arms: t.Sequence[str]) -> tuple[list[float], dict[str, list[int]]]:
     """Count values by bins; return the edges of the bins, and the counts of each arm.
 
     Args:
-        rows: ``{arm, value}``, one per worker of a sample.
+        rows: title of the arm and value of each worker of a sample.
         arms: titles of all arms of the result, the baseline first.
     """
-    values = [row["value"] for row in rows]
+    values = [value for _arm, value in rows]
     # The rule of Rice: twice the cube root of the number of values.
     edges = ticks(min(values), max(values), min(MAX_BINS, math.ceil(2 * len(values) ** (1 / 3))))
     # A bin is from its lower edge to below its upper one, the last one too.
     if max(values) >= edges[-1]:
         edges.append(2 * edges[-1] - edges[-2])
-    counts = {title: [0] * (len(edges) - 1) for title in looks(arms, {row["arm"] for row in rows})}
+    counts = {title: [0] * (len(edges) - 1) for title in looks(arms, {arm for arm, _value in rows})}
     last, first, width = len(edges) - 2, edges[0], edges[1] - edges[0]
-    for row, value in zip(rows, values):
-        counts[row["arm"]][min(last, int((value - first) / width))] += 1
+    for arm, value in rows:
+        counts[arm][min(last, int((value - first) / width))] += 1
     return edges, counts
 
 
@@ -361,17 +434,17 @@ def histogram(
     return Picture(label, canvas.svg(label))
 
 
-def sequence(rows: t.Sequence[Row], arms: t.Sequence[str], label: str) -> Picture:
+def sequence(rows: t.Sequence[Deviation], arms: t.Sequence[str], label: str) -> Picture:
     """Draw each sample in order, relative to the median of its kind: drift is a slope, a disturbance a step.
 
     Args:
-        rows: ``{index, deviation, arm}`` each; ``deviation`` is relative to the median of the same placement and arm.
+        rows: the samples.
         arms: titles of all arms of the result, the baseline first.
         label: the alternative text.
     """
     canvas = Canvas()
-    shown = looks(arms, {row["arm"] for row in rows})
-    deviations = [row["deviation"] for row in rows]
+    shown = looks(arms, {row.arm for row in rows})
+    deviations = [row.deviation for row in rows]
     # Of many samples the table has the numbers, and marks are of the two shapes that take the fewest bytes.
     titled = len(rows) <= MAX_TITLED
     if not titled:
@@ -382,7 +455,7 @@ def sequence(rows: t.Sequence[Row], arms: t.Sequence[str], label: str) -> Pictur
     plot = Plot(
         canvas,
         (_legend(canvas, shown), SEQUENCE),
-        (ticks(0, max(row["index"] for row in rows), 8, whole=True), "sample, in the order taken"),
+        (ticks(0, max(row.number for row in rows), 8, whole=True), "sample, in the order taken"),
         (ticks(min(deviations), max(deviations), 5), "from the median"),
         lambda tick: _percent(round(tick, 12), 1),
     )
@@ -390,57 +463,56 @@ def sequence(rows: t.Sequence[Row], arms: t.Sequence[str], label: str) -> Pictur
     for title, (colour, shape) in shown.items():
         points = (
             (
-                plot.x(row["index"]),
-                plot.y(row["deviation"]),
-                f"{row['index']}: {_percent(row['deviation'], 2)}" if titled else "",
+                plot.x(row.number),
+                plot.y(row.deviation),
+                f"{row.number}: {_percent(row.deviation, 2)}" if titled else "",
             )
             for row in rows
-            if row["arm"] == title
+            if row.arm == title
         )
         canvas.marks(shape, colour, 2.5, points, 0.8)
     return Picture(label, canvas.svg(label))
 
 
-def timeline(rows: t.Sequence[Row], bands: t.Sequence[Row], arms: t.Sequence[str], unit: str, label: str) -> Picture:
+def timeline(
+    rows: t.Sequence[Reading], bands: t.Sequence[Band], arms: t.Sequence[str], unit: str, label: str
+) -> Picture:
     """Draw a metric of one host as a line, over its arms as bands.
 
     Args:
-        rows: ``{at, value, period}`` each; ``at`` in minutes, a line for each period.
-        bands: ``{begin, end, arm}`` each, in minutes.
+        rows: a line for each period.
+        bands: the arms.
         arms: titles of all arms, the baseline first.
         unit: title of the axis.
         label: the alternative text.
     """
     canvas = Canvas()
-    shown = looks(arms, {band["arm"] for band in bands})
-    values = [row["value"] for row in rows]
+    shown = looks(arms, {band.arm for band in bands})
+    values = [row.value for row in rows]
     plot = Plot(
         canvas,
         (_legend(canvas, shown, "square"), TIMELINE),
-        (ticks(0, max(band["end"] for band in bands), 8), "minutes since its first period"),
+        (ticks(0, max(band.end for band in bands), 8), "minutes since its first period"),
         (ticks(min(values), max(values), 4), unit),
     )
     with canvas.group(opacity="0.18"):
         for band in bands:
-            begin, end = plot.x(band["begin"]), plot.x(band["end"])
-            tooltip = f"{band['arm']}, minutes {band['begin']:g} to {band['end']:g}"
-            canvas.path(box(begin, plot.top, end - begin, TIMELINE), tooltip, fill=shown[band["arm"]][0])
-    periods: dict[t.Any, list[tuple[float, float]]] = {}
+            begin, end = plot.x(band.begin), plot.x(band.end)
+            tooltip = f"{band.arm}, minutes {band.begin:g} to {band.end:g}"
+            canvas.path(box(begin, plot.top, end - begin, TIMELINE), tooltip, fill=shown[band.arm][0])
+    periods: dict[int, list[tuple[float, float]]] = {}
     for row in rows:
-        periods.setdefault(row["period"], []).append((plot.x(row["at"]), plot.y(row["value"])))
+        periods.setdefault(row.period, []).append((plot.x(row.at), plot.y(row.value)))
     drawn = "".join(line(points) for points in periods.values() if len(points) > 1)
     canvas.path(drawn or "M0 0", fill="none", stroke=INK, stroke_width="1.4")
-    points = (
-        (plot.x(row["at"]), plot.y(row["value"]), f"minute {row['at']:g}: {wording.number(row['value'])}")
-        for row in rows
-    )
+    points = ((plot.x(row.at), plot.y(row.value), f"minute {row.at:g}: {wording.number(row.value)}") for row in rows)
     canvas.marks("circle", INK, 1.6, points)
     return Picture(label, canvas.svg(label))
 
 
 def streams(
-    rows: t.Sequence[Row],
-    changes: t.Sequence[Row],
+    rows: t.Sequence[Point],
+    changes: t.Sequence[Point],
     arms: t.Sequence[str],
     unit: str,
     crossover: int | None,
@@ -450,7 +522,7 @@ def streams(
     against the baseline.
 
     Args:
-        rows: ``{x, arm, value, low, high}`` each.
+        rows: the values by number of streams.
         changes: the same with shares of the baseline's value; none are drawn without any.
         arms: titles of all arms of the result, the baseline first.
         unit: title of the axis.
@@ -478,7 +550,7 @@ def streams(
 
 
 def points(
-    rows: t.Sequence[Row],
+    rows: t.Sequence[Point],
     arms: t.Sequence[str],
     unit: str,
     along: str,
@@ -489,7 +561,7 @@ def points(
     """Draw a value by the workload's parameter, one line per arm.
 
     Args:
-        rows: ``{x, arm, value, low, high}`` each; one without a value failed there.
+        rows: the values.
         arms: titles of all arms of the result, the baseline first.
         unit: title of the vertical axis.
         along: the parameter with its unit.
@@ -506,24 +578,24 @@ def points(
     return Picture(label, canvas.svg(label))
 
 
-def _heights(rows: t.Sequence[Row], limit: tuple[float, str] | None = None) -> list[float]:
+def _heights(rows: t.Sequence[Point], limit: tuple[float, str] | None = None) -> list[float]:
     """Return the ticks of the vertical axis of a curve: of all values with their intervals, and of zero. A limit has
     room for its name, and what is far above it has an arrow at the upper end.
     """
-    ends = [0.0, *(value for row in rows for value in (row["value"], row["low"], row["high"]) if value is not None)]
+    ends = [0.0, *(value for row in rows for value in (row.value, row.low, row.high) if value is not None)]
     highest = max(ends) if limit is None else min(FAR * limit[0], max(1.15 * limit[0], *ends))
     return ticks(min(ends), highest, 6)
 
 
-def _changes(rows: t.Sequence[Row]) -> list[float]:
+def _changes(rows: t.Sequence[Point]) -> list[float]:
     """Return the ticks of an axis of changes, on which what is below a percent is next to nothing."""
-    ends = [value for row in rows for value in (row["value"], row["low"], row["high"]) if value is not None]
+    ends = [value for row in rows for value in (row.value, row.low, row.high) if value is not None]
     return ticks(min(-LEAST_CHANGE, *ends), max(LEAST_CHANGE, *ends), 4)
 
 
 def _curve(
     canvas: Canvas,
-    rows: t.Sequence[Row],
+    rows: t.Sequence[Point],
     arms: t.Sequence[str],
     unit: str,
     along: str,
@@ -535,8 +607,8 @@ def _curve(
     """Draw a curve for each arm: with a legend at the top of the canvas, or as shares of a baseline below another
     plot, at this height and as high.
     """
-    shown = looks(arms, {row["arm"] for row in rows})
-    places = [row["x"] for row in rows]
+    shown = looks(arms, {row.arm for row in rows})
+    places = [row.x for row in rows]
     across_ticks = ticks(min(0, *places), max(places), 8, whole=along in ("", STREAMS))
     up = _changes(rows) if below else _heights(rows, limit)
     plot = Plot(
@@ -549,22 +621,22 @@ def _curve(
     )
     if below:
         canvas.path(f"M{short(plot.left)} {short(plot.y(0))}H{short(plot.right)}", stroke=INK)
-    say = _share_with_interval if below else _with_interval
+    form = functools.partial(_percent, digits=1) if below else wording.number
     for title, (colour, shape) in shown.items():
-        of_arm = sorted((row for row in rows if row["arm"] == title), key=lambda row: row["x"])
-        own = [row for row in of_arm if row["value"] is not None]
-        banded = [row for row in own if row["low"] is not None and row["high"] is not None]
-        upper = [(plot.x(row["x"]), plot.y(row["high"])) for row in banded]
-        lower = [(plot.x(row["x"]), plot.y(row["low"])) for row in banded]
+        of_arm = sorted((row for row in rows if row.arm == title), key=lambda row: row.x)
+        own = [(row, row.value) for row in of_arm if row.value is not None]
+        banded = [(row.x, *row.interval) for row, _value in own if row.interval]
+        upper = [(plot.x(x), plot.y(high)) for x, _low, high in banded]
+        lower = [(plot.x(x), plot.y(low)) for x, low, _high in banded]
         if len(banded) > 1:
             canvas.path(f"{line([*upper, *reversed(lower)])}Z", fill=colour, opacity="0.18")
         if banded:
             canvas.path("".join(map(line, zip(upper, lower))), stroke=colour, stroke_width="2")
-        middles = [(plot.x(row["x"]), plot.y(row["value"])) for row in own]
+        middles = [(plot.x(row.x), plot.y(value)) for row, value in own]
         if len(own) > 1:
             canvas.path(line(middles), fill="none", stroke=colour, stroke_width="2")
-        tooltips = (f"{title}, {tick_label(row['x'])} {along or STREAMS}: {say(row)}" for row in own)
-        drawn = [(x, y, text, row["value"]) for (x, y), text, row in zip(middles, tooltips, own)]
+        tooltips = (f"{title}, {tick_label(row.x)} {along or STREAMS}: {row.said(form)}" for row, _value in own)
+        drawn = [(x, y, text, value) for (x, y), text, (_row, value) in zip(middles, tooltips, own)]
         canvas.marks(shape, colour, 4, [mark[:3] for mark in drawn if mark[3] <= up[-1]])
         canvas.marks("arrow", colour, 6, [(x, y + 7, text) for x, y, text, value in drawn if value > up[-1]])
         end, height = 0.0, plot.top + LINE * (1.5 + list(shown).index(title))
@@ -573,7 +645,7 @@ def _curve(
             if value > up[-1] and end <= middle - half:
                 end = middle + half + EDGE
                 canvas.text(middle, height, wording.number(value), "middle", colour)
-        failed = [row["x"] for row in of_arm if row["value"] is None]
+        failed = [row.x for row in of_arm if row.value is None]
         end = plot.bottom if higher else plot.top
         at_end = [(plot.x(x), end, f"{title}, {tick_label(x)} {along}: failed") for x in failed]
         if at_end:
@@ -584,11 +656,11 @@ def _curve(
 # CPUs
 
 
-def usage_map(rows: t.Sequence[Row], cpus: t.Sequence[str], label: str) -> Picture:
+def usage_map(lines: t.Mapping[str, t.Mapping[str, float]], cpus: t.Sequence[str], label: str) -> Picture:
     """Draw how busy each CPU was: one line per placement, one field per CPU, siblings side by side.
 
     Args:
-        rows: ``{label, cpu, usage}`` each; ``usage`` from 0 to 1.
+        lines: by label CPU -> usage from 0 to 1.
         cpus: the CPUs in the order of packages, cores and siblings.
         label: the alternative text.
     """
@@ -596,9 +668,7 @@ def usage_map(rows: t.Sequence[Row], cpus: t.Sequence[str], label: str) -> Pictu
     step = min(26.0, (WIDTH - 2 * EDGE) / len(cpus))
     # Where fields are narrow a seam between them would be all that is seen.
     seam = 1 if step > 8 else 0
-    lines: dict[str, dict[str, float]] = {}
-    for row in rows:
-        lines.setdefault(row["label"], {})[row["cpu"]] = row["usage"]
+    titled = sum(map(len, lines.values())) <= MAX_TITLED
     y = 0.0
     for name, usage in lines.items():
         y = canvas.lines(y, name)
@@ -608,7 +678,7 @@ def usage_map(rows: t.Sequence[Row], cpus: t.Sequence[str], label: str) -> Pictu
                 if cpu in usage:
                     field = box(EDGE + step * place, y, step - seam, CELL)
                     opacity = share(0.06 + 0.94 * min(1.0, max(0.0, usage[cpu])))
-                    if len(rows) <= MAX_TITLED:
+                    if titled:
                         canvas.path(field, f"CPU {cpu}: {100 * usage[cpu]:.0f} %", opacity=opacity)
                     else:
                         alike.setdefault(opacity, []).append(field)

@@ -17,7 +17,7 @@ SIDES = ("left is better", ATTACK)
 
 def curve(values):
     return [
-        {"x": x, "arm": arm, "value": value, "low": None if x == 1 else value, "high": value}
+        charts.Point(arm, value, None if x == 1 else value, value, x)
         for x, value in enumerate(values, 1)
         for arm in ARMS
     ]
@@ -25,37 +25,30 @@ def curve(values):
 
 def changes(values):
     return [
-        {"x": x, "arm": arm, "value": value / max(values) - 1, "low": None if x == 1 else -0.5, "high": 0.25}
+        charts.Point(arm, value / max(values) - 1, None if x == 1 else -0.5, 0.25, x)
         for x, value in enumerate(values, 1)
         for arm in ARMS[1:]
     ]
 
 
 def failing(values):
-    return [*curve(values), {"x": len(values) + 1, "arm": ARMS[0], "value": None, "low": None, "high": None}]
+    return [*curve(values), charts.Point(ARMS[0], None, None, None, len(values) + 1)]
 
 
 def pictures(values):
     """A chart of each kind of these values, all above zero."""
-    ratios = [
-        {"label": LONG, "better": "lower", "ratio": 0.9, "low": 0.8, "high": 20.0, "verdict": one, "text": ATTACK}
-        for one in charts.LOOKS
-    ]
+    ratios = [charts.Interval(LONG, ATTACK, "lower", 0.9, one, 0.8, 20.0) for one in charts.LOOKS]
     many = [
-        {"label": ATTACK, "better": better, "ratios": [0.5, 1.0, 1.2], "ratio": 1.0, "verdict": one, "text": ATTACK}
+        charts.Spread(ATTACK, ATTACK, better, 1.0, one, [0.5, 1.0, 1.2])
         for one, better in zip(charts.VERDICTS, itertools.cycle(["higher", "lower"]))
     ]
-    sampled = [{"arm": arm, "value": value} for arm in ARMS for value in values]
-    levels = [
-        {"label": ATTACK, "arm": arm, "value": value, "low": value / 2, "high": value * 9, "text": ATTACK}
-        for arm in ARMS
-        for value in values
-    ]
-    drift = [{"index": n, "deviation": value / max(values) - 1, "arm": ARMS[n % 3]} for n, value in enumerate(values)]
-    usage = [{"label": LONG, "cpu": cpu, "usage": int(cpu) / 7} for cpu in "01234567"]
+    sampled = [(arm, value) for arm in ARMS for value in values]
+    levels = [charts.Bar(arm, value, value / 2, value * 9, ATTACK, ATTACK) for arm in ARMS for value in values]
+    drift = [charts.Deviation(n, value / max(values) - 1, ARMS[n % 3]) for n, value in enumerate(values)]
+    usage = {LONG: {cpu: int(cpu) / 7 for cpu in "01234567"}}
     cores = [(ATTACK, [[0, 1], [2, 3]]), ("package 1", [[4, 5], [6, 7]])]
-    line = [{"at": float(number), "value": value, "period": number // 2} for number, value in enumerate(values)]
-    bands = [{"begin": 0.0, "end": 2.0, "arm": ARMS[0]}, {"begin": 2.0, "end": 4.0, "arm": ARMS[1]}]
+    line = [charts.Reading(float(number), value, number // 2) for number, value in enumerate(values)]
+    bands = [charts.Band(0.0, 2.0, ARMS[0]), charts.Band(2.0, 4.0, ARMS[1])]
     return [
         ("forest", charts.forest(ratios, 0.01, SIDES, ATTACK)),
         ("spread", charts.spread(many, 0.01, SIDES, ATTACK)),
@@ -131,8 +124,7 @@ def test_a_picture_is_whole_its_texts_stay_texts_none_is_shortened_and_no_two_of
 
 
 def test_a_bar_is_as_long_as_its_value():
-    of_arm = {"arm": "a", "low": None, "high": None}
-    rows = [{**of_arm, "label": str(value), "value": value, "text": str(value)} for value in (50.0, 100.0)]
+    rows = [charts.Bar("a", value, None, None, str(value), str(value)) for value in (50.0, 100.0)]
     svg = markup.picture(charts.bars(rows, ["a"], "u", "l").svg)
     bars = [extent(one.get("d"))[0] for group in svg if group.find("title") is not None for one in group.iter("path")]
     (start, short), (_start, long) = bars
@@ -140,6 +132,6 @@ def test_a_bar_is_as_long_as_its_value():
 
 
 def test_the_histogram_counts_each_sample_once():
-    rows = [{"arm": "b" if value > 3 else "a", "value": value} for value in (1.0, 1.0, 2.0, 2.5, 4.0)]
+    rows = [("b" if value > 3 else "a", value) for value in (1.0, 1.0, 2.0, 2.5, 4.0)]
     counted = charts.bins(rows, ["a", "b"])
     assert counted == ([1.0, 2.0, 3.0, 4.0, 5.0], {"a": [2, 2, 0, 0], "b": [0, 0, 0, 1]})

@@ -340,7 +340,7 @@ def _fleet(history: History) -> charts.Picture | None:
     if shown[-1].at == first:
         return None
     rows = [
-        {"x": (check.at - first) / _DAY, "arm": name, "value": value, "low": value, "high": value}
+        charts.Point(name, value, value, value, (check.at - first) / _DAY)
         for check in shown
         for name, statuses in NOT_AS_WANTED.items()
         for value in [sum(check.counts.get(status, 0) for status in statuses)]
@@ -356,17 +356,9 @@ def _picture(title: str, effects: t.Sequence[Effect], turns: t.Sequence[Turn], m
     for place, effect in enumerate(effects):
         kernels = f", Linux {wording.join(list(effect.kernels))}" if effect.kernels else ""
         turned = ", changed from here on" if place in begin else ""
-        rows.append(
-            {
-                "label": f"{effect.day or effect.run}{kernels}{turned}",
-                "better": effect.measured.better,
-                "ratio": effect.interval.ratio,
-                "low": effect.interval.low,
-                "high": effect.interval.high,
-                "verdict": effect.verdict,
-                "text": wording.change_and_interval(effect.change),
-            }
-        )
+        label, text = f"{effect.day or effect.run}{kernels}{turned}", wording.change_and_interval(effect.change)
+        ratio, low, high = effect.interval.ratio, effect.interval.low, effect.interval.high
+        rows.append(charts.Interval(label, text, effect.measured.better, ratio, effect.verdict, low, high))
     return charts.forest(rows, margin, SIDES, f"SMT off against SMT on: {title}, by run")
 
 

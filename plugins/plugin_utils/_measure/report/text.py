@@ -9,7 +9,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion, outcomes
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, charts, wording
 
 EFFECT_TITLES = {
     "cost_of_sharing": "two workers on one core against two on two cores",
@@ -113,16 +113,19 @@ def verdict(comparison: dict[str, t.Any]) -> str:
     )
 
 
-def ratio_row(comparison: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Return a comparison as a row of :func:`charts.forest`, without a label: its place is that of the ratio, which
-    says better or worse, its text is the metric's own change.
+def ratio_row(label: str, comparison: dict[str, t.Any]) -> charts.Interval:
+    """Return a comparison as a row of :func:`charts.forest`: its place is that of the ratio, which says better or
+    worse, its text is the metric's own change.
     """
-    ends = {"low": comparison["ci_low"] or comparison["ratio"], "high": comparison["ci_high"] or comparison["ratio"]}
-    return {
-        **{key: comparison[key] for key in ("ratio", "better", "verdict")},
-        **ends,
-        "text": wording.change_and_interval(change.Change.read(comparison)),
-    }
+    return charts.Interval(
+        label,
+        wording.change_and_interval(change.Change.read(comparison)),
+        comparison["better"],
+        comparison["ratio"],
+        comparison["verdict"],
+        comparison["ci_low"] or comparison["ratio"],
+        comparison["ci_high"] or comparison["ratio"],
+    )
 
 
 def key_parts(entry: dict[str, t.Any]) -> list[str]:

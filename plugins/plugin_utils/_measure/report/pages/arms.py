@@ -89,15 +89,15 @@ def of_factors(
     drawn = []
     for factorial in factorials[: MAX_ROWS // ROWS_OF_A_CHART]:
         rows = [
-            {
-                "label": label,
-                "better": factorial.better,
-                "ratio": effect.ratio,
-                "low": effect.low or effect.ratio,
-                "high": effect.high or effect.ratio,
-                "verdict": effect.verdict,
-                "text": wording.change_and_interval(effect.change),
-            }
+            charts.Interval(
+                label,
+                wording.change_and_interval(effect.change),
+                factorial.better,
+                effect.ratio,
+                effect.verdict,
+                effect.low or effect.ratio,
+                effect.high or effect.ratio,
+            )
             for label, effect in factorial.rows()
         ]
         drawn.append(
@@ -123,21 +123,14 @@ def _forest(groups: t.Sequence[t.Sequence[Comparison]]) -> charts.Picture:
     )
 
 
-def _head(comparison: Comparison) -> dict[str, t.Any]:
+def _head(comparison: Comparison) -> charts.Interval:
     """Return the row of the baseline, which names the workload."""
-    return {
-        "label": comparison["title"],
-        "better": comparison["better"],
-        "ratio": 1.0,
-        "low": 1.0,
-        "high": 1.0,
-        "verdict": charts.BASELINE,
-        "text": f"{comparison['baseline']['arm_title']} (baseline)",
-    }
+    text = f"{comparison['baseline']['arm_title']} (baseline)"
+    return charts.Interval(comparison["title"], text, comparison["better"], 1.0, charts.BASELINE, 1.0, 1.0)
 
 
-def _row(comparison: Comparison) -> dict[str, t.Any]:
-    return {"label": _label(comparison), **report_text.ratio_row(comparison)}
+def _row(comparison: Comparison) -> charts.Interval:
+    return report_text.ratio_row(_label(comparison), comparison)
 
 
 def _label(comparison: Comparison) -> str:

@@ -163,7 +163,7 @@ def _workloads(pairs: t.Sequence[Pair], margin: float, confidence: float) -> dic
         for hosts, sides, comparison in zip(both.values(), family, paired.compare_family(family, margin, confidence))
         for _old, new in [next(iter(hosts.values()))]
     ]
-    rows = [{"label": comparison["title"], **report_text.ratio_row(comparison)} for comparison in judged]
+    rows = [report_text.ratio_row(comparison["title"], comparison) for comparison in judged]
     return {
         "judged": judged,
         "chart": host_page.forest(rows, judged, ("does worse than before", "does better than before")),

@@ -148,28 +148,27 @@ def _chart(
     # With several arms a line has to say which one it is of.
     name = "name" if len({workload["effect"] for _host, workload in hosts}) < 2 else "title"
     if len(rows) <= MAX_HOSTS_DRAWN:
-        lines = [{"label": f"{host}: {workload[name]}", **report_text.ratio_row(workload)} for host, workload in hosts]
+        lines = [report_text.ratio_row(f"{host}: {workload[name]}", workload) for host, workload in hosts]
         return host_page.forest(lines, [workload for _host, workload in hosts], sides)
     shown = [
-        {
-            "label": f"{group['hardware_class'] or 'unknown class'}: {workload[name]}",
-            **{key: workload[key] for key in ("better", "ratios", "ratio", "verdict")},
-            "text": (
-                f"{wording.change_and_interval(change.Change.read(workload))},"
-                f" {wording.counted(len(workload['ratios']), 'host')}"
-            ),
-            "margin": workload["margin"],
-        }
+        charts.Spread(
+            f"{group['hardware_class'] or 'unknown class'}: {workload[name]}",
+            f"{wording.change_and_interval(change.Change.read(workload))},"
+            f" {wording.counted(len(workload['ratios']), 'host')}",
+            workload["better"],
+            workload["ratio"],
+            workload["verdict"],
+            workload["ratios"],
+        )
         for group in classes
         for workload in group["workloads"]
         if drawn(workload)
     ][: workloads_part.MAX_ROWS_DRAWN]
     if not shown:
         return None
-    summary = "; ".join(f"{row['label']} {row['text']}, {wording.VERDICT_TITLES[row['verdict']]}" for row in shown[:20])
-    return charts.spread(
-        shown, shown[0]["margin"], sides, f"Change of each host, by hardware class and workload: {summary}"
-    )
+    margin = next(workload["margin"] for group in classes for workload in group["workloads"] if drawn(workload))
+    summary = "; ".join(row.said() for row in shown[:20])
+    return charts.spread(shown, margin, sides, f"Change of each host, by hardware class and workload: {summary}")
 
 
 def _heads(titles: t.Sequence[str]) -> list[tuple[str, bool]]:

@@ -118,7 +118,7 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
         main_charts=(
             arms_part.forests(main)
             if several
-            else [forest([{"label": row["title"], **report_text.ratio_row(row)} for row in main], main, sides)]
+            else [forest([report_text.ratio_row(row["title"], row) for row in main], main, sides)]
         ),
         compared=f"{'each other arm' if several else candidates[0]} against {baseline}" if candidates else None,
         several=several,
@@ -157,7 +157,7 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
 
 
 def forest(
-    rows: t.Sequence[dict[str, t.Any]],
+    rows: t.Sequence[charts.Interval],
     comparisons: t.Sequence[dict[str, t.Any]],
     sides: tuple[str, str] = report_text.SIDES_OF_SMT,
 ) -> charts.Picture | None:
@@ -165,7 +165,7 @@ def forest(
     rows = rows[:MAX_ROWS_DRAWN]
     if not rows:
         return None
-    summary = "; ".join(f"{row['label']} {row['text']}, {wording.VERDICT_TITLES[row['verdict']]}" for row in rows[:20])
+    summary = "; ".join(row.said() for row in rows[:20])
     return charts.forest(rows, comparisons[0]["margin"], sides, f"Change with its interval: {summary}")
 
 
@@ -173,11 +173,11 @@ def _of_further(further: t.Sequence[dict[str, t.Any]], several: bool) -> charts.
     """Draw the comparisons of arms by other metrics, where they are about the whole machine."""
     widest = host_comparisons.at_widest(further, every_metric=True)
     rows = [
-        {
-            "label": f"{comparison['title']}, {comparison['metric']}"
+        report_text.ratio_row(
+            f"{comparison['title']}, {comparison['metric']}"
             f"{', ' + comparison['candidate']['arm_title'] if several else ''}",
-            **report_text.ratio_row(comparison),
-        }
+            comparison,
+        )
         for comparison in widest
     ]
     return forest(rows, widest, ("worse", "better"))
@@ -204,7 +204,7 @@ def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]
                     *([] if comparison["primary"] else [comparison["metric"]]),
                     *([placements.title(comparison["candidate"]["placement"])] if several else []),
                 ]
-                rows.append({"label": ", ".join(parts_of_label), **report_text.ratio_row(comparison)})
+                rows.append(report_text.ratio_row(", ".join(parts_of_label), comparison))
             groups.append(
                 {
                     "title": wording.capital(report_text.compared_placements(group[0], several)),
@@ -229,17 +229,13 @@ def _sequence(result: HostResult) -> charts.Picture | None:
         kinds.setdefault(kind, []).append(value)
     titles = {kind: recorded.arm_title(result, kind[2]) for kind in kinds}
     medians = {kind: plain_statistics.median(values) for kind, values in kinds.items()}
-    rows: list[dict[str, t.Any]] = [
-        {
-            "index": place,
-            "arm": titles[kind],
-            "deviation": short(value / medians[kind] - 1),
-        }
+    rows = [
+        charts.Deviation(place, short(value / medians[kind] - 1), titles[kind])
         for place, kind, value in good[:MAX_SAMPLES_SHOWN]
     ]
     if len(rows) < 4:
         return None
-    widest = max(abs(row["deviation"]) for row in rows)
+    widest = max(abs(row.deviation) for row in rows)
     return charts.sequence(
         rows,
         [arm.title for arm in result.arms],
@@ -329,28 +325,23 @@ def _usage(result: HostResult) -> dict[str, t.Any] | None:
     cpus = [cpu for cpu in machine if cpu in measured] + sorted(measured - set(machine))
     if not cpus:
         return None
-    lines = [
-        {
-            "label": f"{placements.title(placement)}, {recorded.arm_title(result, arm)}",
-            "shares": [by_cpu.get(cpu) for cpu in cpus],
-        }
-        for (placement, arm), by_cpu in means.items()
-    ]
-    rows = [
-        {"label": line["label"], "cpu": cpu, "usage": share}
-        for line in lines
-        for cpu, share in zip(cpus, line["shares"])
-        if share is not None
-    ]
+    labels = [f"{placements.title(placement)}, {recorded.arm_title(result, arm)}" for placement, arm in means]
     small = len(cpus) <= MAX_CPUS_DRAWN
     chart = (
-        charts.usage_map(rows, cpus, "Mean usage of each CPU in each placement; the table has the numbers")
+        charts.usage_map(
+            dict(zip(labels, means.values())),
+            cpus,
+            "Mean usage of each CPU in each placement; the table has the numbers",
+        )
         if small
         else None
     )
     return {
         "cpus": cpus,
-        "lines": lines,
+        "lines": [
+            {"label": label, "shares": [by_cpu.get(cpu) for cpu in cpus]}
+            for label, by_cpu in zip(labels, means.values())
+        ],
         "chart": chart,
         "maps": _maps(result, groups, means) if small and groups else [],
     }

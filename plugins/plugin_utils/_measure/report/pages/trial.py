@@ -73,18 +73,18 @@ def _forests(trial: records.Trial, comparisons: t.Sequence[evidence.Comparison])
 
 def _forest(trial: records.Trial, comparisons: t.Sequence[evidence.Comparison], title: str) -> charts.Picture:
     rows = [
-        {
-            "label": f"{comparison['metric']}, {trial.titles[comparison['candidate']]}",
-            "ratio": comparison["ratio"],
-            "low": comparison["ci_low"],
-            "high": comparison["ci_high"],
-            "verdict": comparison["verdict"],
-            "text": wording.change_and_interval(change.Change.read(comparison)),
-            "better": comparison["better"],
-        }
+        charts.Interval(
+            f"{comparison['metric']}, {trial.titles[comparison['candidate']]}",
+            wording.change_and_interval(change.Change.read(comparison)),
+            comparison["better"],
+            comparison["ratio"],
+            comparison["verdict"],
+            comparison["ci_low"],
+            comparison["ci_high"],
+        )
         for comparison in comparisons
     ]
-    named = "; ".join(f"{row['label']} {effects.said(comparison)}" for row, comparison in zip(rows, comparisons))
+    named = "; ".join(f"{row.label} {effects.said(comparison)}" for row, comparison in zip(rows, comparisons))
     return charts.forest(
         rows, trial.margin, SIDES, f"Change of each metric against {trial.titles[trial.arms[0]]}. {title}: {named}"
     )
@@ -93,17 +93,15 @@ def _forest(trial: records.Trial, comparisons: t.Sequence[evidence.Comparison], 
 def _points(trial: records.Trial, comparisons: t.Sequence[evidence.Comparison]) -> charts.Picture | None:
     """Draw the observations of the primary metric."""
     rows = [
-        {
-            "label": trial.titles[comparison["candidate"]],
-            "ratios": comparison["points"],
-            "ratio": comparison["ratio"],
-            "verdict": comparison["verdict"],
-            "text": (
-                f"{wording.change_and_interval(change.Change.read(comparison))},"
-                f" {wording.counted(comparison['n'], 'observation')}"
-            ),
-            "better": comparison["better"],
-        }
+        charts.Spread(
+            trial.titles[comparison["candidate"]],
+            f"{wording.change_and_interval(change.Change.read(comparison))},"
+            f" {wording.counted(comparison['n'], 'observation')}",
+            comparison["better"],
+            comparison["ratio"],
+            comparison["verdict"],
+            comparison["points"],
+        )
         for comparison in comparisons
         if comparison["primary"]
     ]
@@ -129,19 +127,15 @@ def _timeline(
         return None
     start = of_host[0].started
     bands = [
-        {
-            "begin": round((period.started - start).total_seconds() / 60, 3),
-            "end": round((period.ended - start).total_seconds() / 60, 3),
-            "arm": trial.titles[period.arm],
-        }
+        charts.Band(
+            round((period.started - start).total_seconds() / 60, 3),
+            round((period.ended - start).total_seconds() / 60, 3),
+            trial.titles[period.arm],
+        )
         for period in of_host
     ]
     rows = [
-        {
-            "at": round(((period.counted_from - start).total_seconds() + seconds) / 60, 3),
-            "value": value,
-            "period": period.number,
-        }
+        charts.Reading(round(((period.counted_from - start).total_seconds() + seconds) / 60, 3), value, period.number)
         for period in of_host
         for seconds, value in period.series.get(metric.name, ())
         if value is not None

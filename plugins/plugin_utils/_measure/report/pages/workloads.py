@@ -28,9 +28,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.pag
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import charts, wording
 
-# What a chart draws of an arm: ``{arm, value, low, high}``, with its place.
-Point = dict[str, t.Any]
-SPAN = ("value", "low", "high")
+# What a chart draws of an arm: its title, a value, and the ends of its interval.
+Span = tuple[str, t.Any, t.Any, t.Any]
 # A page shows this many samples at most; the CSV has all.
 MAX_SAMPLES_SHOWN = 3000
 # Rows of a chart at most; the table has all.
@@ -109,7 +108,7 @@ def _unit(measure: Measure) -> str:
 
 def _bars(levels: t.Sequence[Level], titles: t.Sequence[str], measure: Measure) -> charts.Picture | None:
     drawn = [
-        {"label": placements.title(level.placement), "text": wording.number(level.value), **_span(level)}
+        charts.Bar(*_of_level(level), placements.title(level.placement), wording.number(level.value))
         for level in levels
         if level.value is not None and level.parameter is None and not _free(level.placement)
     ][:MAX_ROWS_DRAWN]
@@ -121,13 +120,14 @@ def _bars(levels: t.Sequence[Level], titles: t.Sequence[str], measure: Measure) 
     )
 
 
-def _span(level: Level) -> Point:
-    return _point(level.arm_title, level.value, level.low, level.high)
+def _of_level(level: Level) -> Span:
+    return _span(level.arm_title, level.value, level.low, level.high)
 
 
-def _point(arm: str, *ends: float | None) -> Point:
+def _span(arm: str, *ends: float | None) -> Span:
     """Return a value of an arm with the ends of its interval, as charts draw it."""
-    return {"arm": arm, **{key: None if end is None else short(end) for key, end in zip(SPAN, ends)}}
+    value, low, high = (None if end is None else short(end) for end in ends)
+    return arm, value, low, high
 
 
 def short(value: float) -> float:
@@ -168,12 +168,12 @@ def _repeats(result: HostResult, samples: t.Sequence[Sample], measure: Measure) 
     return repeats
 
 
-def _values_of_workers(result: HostResult, samples: t.Sequence[Sample], placement: str) -> list[dict[str, t.Any]]:
-    """Return ``{arm, value}`` for each worker of a placement's good samples without a parameter."""
+def _values_of_workers(result: HostResult, samples: t.Sequence[Sample], placement: str) -> list[tuple[str, float]]:
+    """Return the arm's title and the value of each worker of a placement's good samples without a parameter."""
     arms = [(arm.name, arm.title) for arm in result.arms]
     titles = {(recorded.sampled_as(result, placement, name), name): title for name, title in arms}
     return [
-        {"arm": titles[sample.placement, sample.arm], "value": short(worker.value)}
+        (titles[sample.placement, sample.arm], short(worker.value))
         for sample in samples
         if sample.ok and sample.parameter is None and (sample.placement, sample.arm) in titles
         for worker in sample.workers or []
@@ -203,11 +203,11 @@ def _streams(
 ) -> list[charts.Picture]:
     """Draw the metric by number of streams with its change, and beside a rate the time of a stream."""
     rows = [
-        {"x": count, **_span(level)}
+        charts.Point(*_of_level(level), count)
         for level in levels
         if level.value is not None and (count := _free(level.placement)) is not None
     ]
-    if len({row["x"] for row in rows}) < 2:
+    if len({row.x for row in rows}) < 2:
         return []
     changes = [_change(comparison) for comparison in compared if comparison["baseline"]["arm_title"] == titles[0]]
     curves = [(_unit(measure), "less", rows, changes)]
@@ -233,13 +233,13 @@ def _streams(
     ]
 
 
-def _change(comparison: host_comparisons.Comparison) -> dict[str, t.Any]:
+def _change(comparison: host_comparisons.Comparison) -> charts.Point:
     """Return a comparison at a number of streams as the change of its metric, a point of a curve."""
     ends = comparison["change"], comparison["change_low"], comparison["change_high"]
-    return {"x": _free(comparison["placement"]), **_point(comparison["candidate"]["arm_title"], *ends)}
+    return charts.Point(*_span(comparison["candidate"]["arm_title"], *ends), _free(comparison["placement"]) or 0)
 
 
-def _time_by_streams(samples: t.Sequence[Sample], titles: t.Mapping[str, str]) -> list[dict[str, t.Any]]:
+def _time_by_streams(samples: t.Sequence[Sample], titles: t.Mapping[str, str]) -> list[charts.Point]:
     """Return the mean time of a stream with its interval, by number of streams and arm:
     in seconds, the workload's own where it declares one, else the wall time.
     """
@@ -259,7 +259,7 @@ def _time_by_streams(samples: t.Sequence[Sample], titles: t.Mapping[str, str]) -
         ):
             times.setdefault((count, sample.arm), {}).setdefault(sample.block, []).append(time)
     return [
-        {"x": count, **_point(titles.get(arm, arm), *paired.level(list(blocks.values()))[:3])}
+        charts.Point(*_span(titles.get(arm, arm), *paired.level(list(blocks.values()))[:3]), count)
         for (count, arm), blocks in sorted(times.items())
     ]
 
@@ -282,8 +282,10 @@ def _parameters(
     charts_of_placements = []
     for placement in dict.fromkeys(level.placement for level in levels):
         own = [level for level in levels if level.placement == placement and level.parameter is not None]
-        rated = [{"x": level.parameter, **_span(level)} for level in own if level.primary]
-        if all(row["value"] is None for row in rated):
+        rated = [
+            charts.Point(*_of_level(level), x) for level in own if level.primary and (x := level.parameter) is not None
+        ]
+        if all(row.value is None for row in rated):
             continue
         response, limit = _response(result, own, measure)
         usual = {place: members for place, members in kinds.items() if place[0] == placement}
@@ -303,7 +305,7 @@ def _parameters(
                         charts.points(
                             rows, titles, unit, along, f"{title}: {what} {ending}", highest, rows is rated and higher
                         ),
-                        "A cross: it failed there." if any(row["value"] is None for row in rows) else "",
+                        "A cross: it failed there." if any(row.value is None for row in rows) else "",
                     )
                     for unit, rows, what, highest in drawn
                     if rows
@@ -315,7 +317,7 @@ def _parameters(
 
 def _response(
     result: HostResult, levels: t.Sequence[Level], measure: Measure
-) -> tuple[tuple[str, list[dict[str, t.Any]]], tuple[float, str] | None]:
+) -> tuple[tuple[str, list[charts.Point]], tuple[float, str] | None]:
     """Return the title and the rows of the response time of a workload, without a value where its samples failed, and
     the limit that was set.
     """
@@ -323,14 +325,11 @@ def _response(
     name = limits.response_metric(declared)
     if name is None or all(level.metric != name for level in levels):
         return ("", []), None
-    spans = {(level.arm, level.parameter): _span(level) for level in levels if level.metric == name}
+    spans = {(level.arm, level.parameter): _of_level(level) for level in levels if level.metric == name}
     rows = [
-        {
-            "x": level.parameter,
-            **(spans.get((level.arm, level.parameter)) or _point(level.arm_title, None, None, None)),
-        }
+        charts.Point(*(spans.get((level.arm, level.parameter)) or _span(level.arm_title, None, None, None)), x)
         for level in levels
-        if level.primary
+        if level.primary and (x := level.parameter) is not None
     ]
     unit, allowed = declared.metrics[name].unit, declared.response_limit
     at = allowed and allowed / units.SECONDS[unit]
@@ -341,14 +340,14 @@ def _of_samples(
     result: HostResult,
     kinds: t.Mapping[tuple[str, str, float], t.Sequence[Sample]],
     value_of: t.Callable[[Sample], float | None],
-) -> list[dict[str, t.Any]]:
+) -> list[charts.Point]:
     """Return the mean of a quantity over the samples of each arm and parameter value as points of a curve."""
     rows = []
     for (_placement, arm, x), members in sorted(kinds.items(), key=lambda kind: kind[0]):
         known = [value for sample in members if (value := value_of(sample)) is not None]
         if known:
             title = recorded.arm_title(result, arm)
-            rows.append({"x": x, "arm": title, "value": short(sum(known) / len(known)), "low": None, "high": None})
+            rows.append(charts.Point(title, short(sum(known) / len(known)), None, None, x))
     return rows
 
 
@@ -386,17 +385,17 @@ def _load_curve(result: HostResult, used: t.Iterable[usage.Usage], measure: Meas
     pictures = []
     for which, what in (("rate", _unit(measure)), ("achieved", f"{measure.unit} by used CPU")):
         rows = [
-            {
-                "x": short(100 * use.share),
-                "arm": f"{recorded.arm_title(result, use.arm)}, {placements.short_title(use.placement)}",
-                "value": short(getattr(use, which)),
-                "low": None,
-                "high": None,
-            }
+            charts.Point(
+                f"{recorded.arm_title(result, use.arm)}, {placements.short_title(use.placement)}",
+                short(getattr(use, which)),
+                None,
+                None,
+                short(100 * use.share),
+            )
             for use in points
         ]
         label = f"{measure.title}: {what} over the CPU usage of the whole machine; the table has the numbers"
         if rows:
-            shown = list(dict.fromkeys(str(row["arm"]) for row in rows))
+            shown = list(dict.fromkeys(row.arm for row in rows))
             pictures.append(charts.points(rows, shown, what, "CPU usage of the machine [%]", label))
     return pictures
