@@ -202,6 +202,14 @@ class Band(t.NamedTuple):
     arm: str
 
 
+class Share(t.NamedTuple):
+    """How busy a CPU was in a placement, from 0 to 1."""
+
+    label: str
+    cpu: str
+    usage: float
+
+
 def looks(arms: t.Sequence[str], present: t.Container[str]) -> dict[str, tuple[str, str]]:
     """Return colour and shape of each arm of a result that occurs in a chart."""
     by_arm: dict[str, tuple[str, str]] = {}
@@ -656,11 +664,11 @@ def _curve(
 # CPUs
 
 
-def usage_map(lines: t.Mapping[str, t.Mapping[str, float]], cpus: t.Sequence[str], label: str) -> Picture:
+def usage_map(rows: t.Sequence[Share], cpus: t.Sequence[str], label: str) -> Picture:
     """Draw how busy each CPU was: one line per placement, one field per CPU, siblings side by side.
 
     Args:
-        lines: by label CPU -> usage from 0 to 1.
+        rows: what is known.
         cpus: the CPUs in the order of packages, cores and siblings.
         label: the alternative text.
     """
@@ -668,7 +676,9 @@ def usage_map(lines: t.Mapping[str, t.Mapping[str, float]], cpus: t.Sequence[str
     step = min(26.0, (WIDTH - 2 * EDGE) / len(cpus))
     # Where fields are narrow a seam between them would be all that is seen.
     seam = 1 if step > 8 else 0
-    titled = sum(map(len, lines.values())) <= MAX_TITLED
+    lines: dict[str, dict[str, float]] = {}
+    for row in rows:
+        lines.setdefault(row.label, {})[row.cpu] = row.usage
     y = 0.0
     for name, usage in lines.items():
         y = canvas.lines(y, name)
@@ -678,7 +688,7 @@ def usage_map(lines: t.Mapping[str, t.Mapping[str, float]], cpus: t.Sequence[str
                 if cpu in usage:
                     field = box(EDGE + step * place, y, step - seam, CELL)
                     opacity = share(0.06 + 0.94 * min(1.0, max(0.0, usage[cpu])))
-                    if titled:
+                    if len(rows) <= MAX_TITLED:
                         canvas.path(field, f"CPU {cpu}: {100 * usage[cpu]:.0f} %", opacity=opacity)
                     else:
                         alike.setdefault(opacity, []).append(field)

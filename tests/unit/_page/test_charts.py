@@ -45,7 +45,7 @@ def pictures(values):
     sampled = [(arm, value) for arm in ARMS for value in values]
     levels = [charts.Bar(arm, value, value / 2, value * 9, ATTACK, ATTACK) for arm in ARMS for value in values]
     drift = [charts.Deviation(n, value / max(values) - 1, ARMS[n % 3]) for n, value in enumerate(values)]
-    usage = {LONG: {cpu: int(cpu) / 7 for cpu in "01234567"}}
+    usage = [charts.Share(LONG, cpu, int(cpu) / 7) for cpu in "01234567"]
     cores = [(ATTACK, [[0, 1], [2, 3]]), ("package 1", [[4, 5], [6, 7]])]
     line = [charts.Reading(float(number), value, number // 2) for number, value in enumerate(values)]
     bands = [charts.Band(0.0, 2.0, ARMS[0]), charts.Band(2.0, 4.0, ARMS[1])]

@@ -10,6 +10,7 @@ that are switched at run time are measured within the boots of the baseline.
 from __future__ import annotations
 
 import dataclasses
+import types
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import arms as names_of_arms
@@ -17,6 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms impor
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms.base import Arm, ArmError
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation import order
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import goals
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import ArmLeftOut
 
 # Boots in each arm from which on pairs of boots get a verdict, as messages recommend it.
 RECOMMENDED = 4
@@ -37,14 +39,14 @@ class BootPlan:
             them.
         asked: the names of all arms that are measured, the baseline first.
         boots: boots in each booted arm.
-        left_out: arms that were asked for and are not measured: ``{name, title, reason}``.
+        left_out: arms that were asked for and are not measured.
     """
 
     booted: tuple[Arm, ...]
     within: tuple[str, ...]
     asked: tuple[str, ...]
     boots: int
-    left_out: tuple[dict[str, str], ...] = ()
+    left_out: tuple[ArmLeftOut, ...] = ()
 
     @property
     def order(self) -> list[str]:
@@ -142,30 +144,29 @@ def refusal(asked: t.Sequence[str], boots: int, reboot_ok: bool, allowed: t.Coll
     )
 
 
-def make(asked: t.Sequence[str], boots: int, left_out: t.Sequence[t.Mapping[str, str]] = ()) -> BootPlan:
+def make(asked: t.Sequence[str], boots: int, cannot: t.Mapping[str, str] = types.MappingProxyType({})) -> BootPlan:
     """Plan the boots of one host.
 
     Args:
         asked: names of arms, as `names` returns them.
         boots: boots in each arm, from 1 to `MAX_BOOTS`.
-        left_out: arms that this host cannot have: ``{name, reason}``.
+        cannot: arms that this host cannot have -> the reason.
 
     Raises:
         BootPlanError: the arms cannot be compared by boots, the baseline is left out, or no other arm is left.
     """
     if not 1 <= boots <= MAX_BOOTS:
         raise BootPlanError(f"smt_eval_boots is {boots}: give the number of boots in each arm, from 1 to {MAX_BOOTS}")
-    reasons = {arm["name"]: arm["reason"] for arm in left_out}
     baseline = asked[0]
-    others = [arm for arm in map(catalogue.get, asked[1:]) if arm.name not in reasons]
+    others = [arm for arm in map(catalogue.get, asked[1:]) if arm.name not in cannot]
     arm = catalogue.get(baseline)
     if not arm.boot.options:
         raise BootPlanError(
             f"{baseline} is the baseline, and the host is not booted into it: name smt_on, as_found or an arm that"
             " takes a reboot first"
         )
-    if baseline in reasons:
-        raise BootPlanError(f"the baseline {arm.title} is not possible on this host: {reasons[baseline]}")
+    if baseline in cannot:
+        raise BootPlanError(f"the baseline {arm.title} is not possible on this host: {cannot[baseline]}")
     if any(other.name == names_of_arms.AS_FOUND for other in others):
         raise BootPlanError("as_found can only be the baseline where arms are booted: name it first, or leave it out")
     # SMT off is booted where nothing else is; beside arms that take a reboot it is switched within the boots of the
@@ -173,13 +174,13 @@ def make(asked: t.Sequence[str], boots: int, left_out: t.Sequence[t.Mapping[str,
     only_smt = not any(catalogue.takes_reboot(arm) for arm in asked)
     own = [other for other in others if other.takes_reboot or (only_smt and other.boot.options)]
     if not own:
-        reason = "; ".join(f"{name}: {reason}" for name, reason in reasons.items()) or "no other arm was asked for"
+        reason = "; ".join(f"{name}: {reason}" for name, reason in cannot.items()) or "no other arm was asked for"
         raise BootPlanError(f"no arm is left that takes a reboot ({reason}): leave out smt_eval_boots")
     at_run_time = [other.name for other in others if other not in own]
     first = baseline if at_run_time and not arm.takes_reboot else names_of_arms.AS_FOUND
     shown = tuple(
-        {"name": name, "title": catalogue.get(name).title, "reason": reason}
-        for name, reason in reasons.items()
+        ArmLeftOut(name=name, title=catalogue.get(name).title, reason=reason)
+        for name, reason in cannot.items()
         if name in asked
     )
     measured = (baseline, *(other.name for other in others))
@@ -208,7 +209,7 @@ def announcement(plan: BootPlan, budget: int) -> list[str]:
     sentences += [
         f"{arm.title} leaves open {arm.leaves_open} while it is measured." for arm in plan.booted if arm.leaves_open
     ]
-    sentences += [f"{arm['title']} is left out: {arm['reason']}." for arm in plan.left_out]
+    sentences += [f"{arm.title} is left out: {arm.reason}." for arm in plan.left_out]
     return [
         *sentences,
         "At the end, and by itself when this controller is lost, it would be booted with its present arguments.",

@@ -16,6 +16,15 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary.arms import SMT_ON
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import (
+    Arm,
+    ArmLeftOut,
+    Busy,
+    Event,
+    HostResult,
+    Sample,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots.boot_plan import BootPlan
 
 # With fewer boots in each arm, other differences between two boots cannot be separated from the arm.
@@ -29,25 +38,22 @@ AS_BEFORE = {
 }
 
 
-Result = dict[str, t.Any]
-
-
 class BootResult(t.NamedTuple):
     """The measurement of one boot.
 
     Attributes:
         number: number of the boot, from 1.
         arm: the arm that was booted.
-        result: the data of the result. Its first arm is the booted one; the others were switched at run time.
+        result: what was measured. Its first arm is the booted one; the others were switched at run time.
     """
 
     number: int
     arm: str
-    result: Result
+    result: HostResult
 
     def named(self, arm: str | None) -> str:
         """Return the name of one of the boot's arms in the combined result; without a name that of the booted arm."""
-        return self.arm if arm in (None, self.result["arms"][0]["name"]) else str(arm)
+        return self.arm if arm in (None, self.result.arms[0].name) else str(arm)
 
 
 def join(
@@ -58,7 +64,7 @@ def join(
     after: dict[str, t.Any] | None,
     error: str | None = None,
     mitigations: t.Sequence[list[str]] = (),
-) -> Result:
+) -> dict[str, t.Any]:
     """Combine the results of all boots of a host.
 
     Args:
@@ -76,15 +82,15 @@ def join(
     """
     first = results[0].result
     whole = next((boot.result for boot in results if boot.arm == SMT_ON), None)
-    failed = error or next((_error(boot) for boot in results if boot.result["outcome"] != "completed"), None)
+    failed = error or next((_error(boot) for boot in results if boot.result.outcome != "completed"), None)
     planned = len(boot_plan.order)
     done = len(results) == planned and after is not None
     samples = list(_samples(results, len(boot_plan.booted)))
     arms, left_out = _arms(results, boot_plan)
-    return {
-        **{key: first.get(key) for key in ("schema", "schema_version", "host", "collection_version", "started")},
+    document: dict[str, t.Any] = {
+        **{key: getattr(first, key) for key in ("schema", "schema_version", "host", "collection_version", "started")},
         "run": run,
-        "finished": results[-1].result.get("finished"),
+        "finished": results[-1].result.finished,
         "outcome": "failed" if failed else "completed" if done else "interrupted",
         "message": (
             failed
@@ -97,60 +103,51 @@ def join(
                 )
             )
         ),
-        "facts": whole["facts"] if whole else before,
-        "environment": {
-            **first["environment"],
-            "busy": {"others": max((_others(boot.result) for boot in results), default=0.0)},
-        },
+        "facts": whole.facts if whole else before,
+        "environment": parts.changed(
+            first.environment, busy=Busy(others=max(_others(boot.result) for boot in results))
+        ),
         "arms": arms,
         "arms_left_out": left_out,
-        "plan": {
-            **first["plan"],
-            "boots": boot_plan.boots,
-            "booted": [arm.name for arm in boot_plan.booted],
-            "confounded": boot_plan.boots < MIN_BOOTS,
-            "stopped": "blocks",
-            "blocks_done": len({sample["block"] for sample in samples}),
-            "seconds_budget": sum(boot.result["plan"].get("seconds_budget") or 0 for boot in results),
-            "placements": {
-                boot.named(arm): spots
-                for boot in results
-                for arm, spots in (boot.result["plan"].get("placements") or {}).items()
+        "plan": parts.changed(
+            first.plan,
+            boots=boot_plan.boots,
+            booted=[arm.name for arm in boot_plan.booted],
+            confounded=boot_plan.boots < MIN_BOOTS,
+            stopped="blocks",
+            blocks_done=len({sample.block for sample in samples}),
+            seconds_budget=sum(boot.result.plan.seconds_budget or 0 for boot in results),
+            placements={
+                boot.named(arm): spots for boot in results for arm, spots in (boot.result.plan.placements or {}).items()
             },
-            "order": _order(boot_plan),
-        },
+            order=_order(boot_plan),
+        ),
         "samples": samples,
         "observations": _observations(results),
-        "skipped": [
-            {**skip, "arm": boot.named(skip.get("arm"))}
-            for boot in results
-            for skip in boot.result.get("skipped") or []
-        ],
+        "skipped": [parts.changed(skip, arm=boot.named(skip.arm)) for boot in results for skip in boot.result.skipped],
         "events": [event for boot in results for event in _events(boot)],
         "restored": None if after is None else proof(before, after, mitigations),
     }
+    plain: dict[str, t.Any] = parts.plain(document)
+    return plain
 
 
-def _arms(
-    results: t.Sequence[BootResult], boot_plan: BootPlan
-) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
+def _arms(results: t.Sequence[BootResult], boot_plan: BootPlan) -> tuple[list[Arm], list[ArmLeftOut]]:
     """Return the arms of all boots, the baseline first, and those that were not measured."""
     of_baseline = [boot.result for boot in results if boot.arm == boot_plan.booted[0].name]
-    described = {arm["name"]: {**arm, "baseline": False} for result in of_baseline for arm in result["arms"][1:]}
-    described.update(
-        {
-            arm.name: {"name": arm.name, "title": arm.title, "baseline": False, "settings": arm.settings}
-            for arm in boot_plan.booted
-        }
-    )
+    described = {arm.name: arm for result in of_baseline for arm in result.arms[1:]}
+    for arm in boot_plan.booted:
+        described[arm.name] = Arm(name=arm.name, title=arm.title, baseline=False, settings=arm.settings)
     arms = [
-        {**described[name], "baseline": name == boot_plan.asked[0]} for name in boot_plan.asked if name in described
+        parts.changed(described[name], baseline=name == boot_plan.asked[0])
+        for name in boot_plan.asked
+        if name in described
     ]
     refused = {
-        arm["name"]: arm
+        arm.name: arm
         for result in of_baseline
-        for arm in result["arms_left_out"]
-        if arm["name"] not in described and arm["name"] in boot_plan.asked
+        for arm in result.arms_left_out
+        if arm.name not in described and arm.name in boot_plan.asked
     }
     return arms, [*boot_plan.left_out, *refused.values()]
 
@@ -164,56 +161,55 @@ def _order(boot_plan: BootPlan) -> str:
     return f"boots in balanced rounds ({', '.join(boot_plan.order)}){within}"
 
 
-def _samples(results: t.Sequence[BootResult], booted: int) -> t.Iterator[dict[str, t.Any]]:
+def _samples(results: t.Sequence[BootResult], booted: int) -> t.Iterator[Sample]:
     """Yield all samples with their arm, boot and round of boots; blocks are numbered on from round to round."""
     begin = 0
     for pair, group in itertools.groupby(results, key=lambda boot: (boot.number - 1) // booted):
         boots = list(group)
         for boot in boots:
-            for sample in boot.result["samples"]:
-                yield {
-                    **sample,
-                    "arm": boot.named(sample["arm"]),
-                    "boot": boot.number,
-                    "pair": pair,
-                    "block": begin + sample["block"],
-                }
-        begin += 1 + max((sample["block"] for boot in boots for sample in boot.result["samples"]), default=0)
+            for sample in boot.result.samples:
+                arm, block = boot.named(sample.arm), begin + sample.block
+                yield parts.changed(sample, arm=arm, boot=boot.number, pair=pair, block=block)
+        begin += 1 + max((sample.block for boot in boots for sample in boot.result.samples), default=0)
 
 
 def _observations(results: t.Sequence[BootResult]) -> list[dict[str, t.Any]]:
     """Return what the kernel showed in the first boot of each arm, and what was recorded in the arms within it."""
     observations: dict[str, dict[str, t.Any]] = {}
     for boot in results:
-        facts = boot.result["facts"]
+        facts = boot.result.facts
         booted = {
             "arm": boot.arm,
-            "cmdline": boot.result["environment"].get("cmdline"),
+            "cmdline": boot.result.environment.cmdline,
             "smt": {"control": facts["control"], "active": facts["active"], "online": facts["cpus"]["online"]},
             "vulnerabilities": facts["vulnerabilities"],
         }
         for observed in [
-            *({**seen, "arm": boot.named(seen["arm"])} for seen in boot.result.get("observations") or []),
+            *(parts.plain(parts.changed(seen, arm=boot.named(seen.arm))) for seen in boot.result.observations or ()),
             booted,
         ]:
-            # Of a later boot nothing is taken that an earlier one has.
-            observations[observed["arm"]] = {**observed, **observations.get(observed["arm"], {})}
+            # Nothing is taken that was known before, as from an earlier boot.
+            before = observations.get(observed["arm"], {})
+            observations[observed["arm"]] = {
+                **observed,
+                **{name: value for name, value in before.items() if name not in observed or value not in (None, {})},
+            }
     return list(observations.values())
 
 
 def _error(boot: BootResult) -> str:
-    return f"boot {boot.number}: {boot.result.get('message') or boot.result['outcome']}"
+    return f"boot {boot.number}: {boot.result.message or boot.result.outcome}"
 
 
-def _events(boot: BootResult) -> t.Iterator[dict[str, t.Any]]:
-    environment = boot.result["environment"]
-    detail = f"boot {boot.number}, {boot.arm}: kernel {environment.get('kernel')}, {environment.get('cmdline')}"
-    yield {"at": boot.result.get("started"), "event": "boot", "detail": detail}
-    yield from boot.result.get("events") or []
+def _events(boot: BootResult) -> t.Iterator[Event]:
+    environment = boot.result.environment
+    detail = f"boot {boot.number}, {boot.arm}: kernel {environment.kernel}, {environment.cmdline}"
+    yield Event(at=boot.result.started, event="boot", detail=detail)
+    yield from boot.result.events
 
 
-def _others(result: Result) -> float:
-    return (result["environment"].get("busy") or {}).get("others") or 0.0
+def _others(result: HostResult) -> float:
+    return (result.environment.busy and result.environment.busy.others) or 0.0
 
 
 def proof(

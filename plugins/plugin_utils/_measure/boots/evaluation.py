@@ -106,7 +106,7 @@ class EvaluationByBoots:
     def _prepare(self) -> dict[str, t.Any]:
         """Make all checks and the plan; return what is said of the host before the first reboot."""
         asked = self._asked
-        self._plan = self._planned(())
+        self._plan = self._planned({})
         if asked.siblings != "kernel":
             self._refuse(
                 f"smt_eval_boots is {asked.boots}, and smt_eval_siblings is not kernel. Boot arguments switch the"
@@ -127,27 +127,28 @@ class EvaluationByBoots:
             )
         self._before = self._facts()
         measured = (baseline.name, names_of_arms.AS_FOUND)
-        left_out = [*self._cannot(), *(arm for arm in described["arms_left_out"] if arm["name"] not in measured)]
+        left_out = {arm["name"]: arm["reason"] for arm in described["arms_left_out"] if arm["name"] not in measured}
+        cannot = {**dict(self._cannot()), **left_out}
         self._mitigations = [self._own_mitigations()]
         # Only what this collection sets can be removed without a trace.
         self._visit.check(OWN)
-        self._plan = self._planned(left_out)
+        self._plan = self._planned(cannot)
         within = described["announcement"] if self._plan.within[1:] else []
         return {
             **described,
             "announcement": [*boot_plan.announcement(self._plan, asked.budget), *within],
             "arms": self._plan.arms,
-            "arms_left_out": list(self._plan.left_out),
+            "arms_left_out": parts.plain(self._plan.left_out),
         }
 
-    def _planned(self, left_out: t.Sequence[t.Mapping[str, str]]) -> boot_plan.BootPlan:
+    def _planned(self, cannot: t.Mapping[str, str]) -> boot_plan.BootPlan:
         asked = self._asked
         allowed = ["smt_eval_allow_mitigations_off"] if asked.allow_mitigations_off else []
         try:
             names = boot_plan.names(asked.arms)
             reason = boot_plan.refusal(names, asked.boots, asked.reboot_ok, allowed)
             if reason is None:
-                return boot_plan.make(names, asked.boots, left_out)
+                return boot_plan.make(names, asked.boots, cannot)
         except boot_plan.BootPlanError as error:
             reason = str(error)
         return self._refuse(reason)
@@ -155,13 +156,13 @@ class EvaluationByBoots:
     def _refuse(self, reason: str) -> t.NoReturn:
         raise HostFailedError({"msg": f"{self._asked.host} was not rebooted: {reason}"})
 
-    def _cannot(self) -> t.Iterator[dict[str, str]]:
+    def _cannot(self) -> t.Iterator[tuple[str, str]]:
         """Yield the booted arms that the host cannot have, with the reason."""
         for arm in self._plan.booted:
             try:
                 self._calls.ask("smt_boot_args", dict(arm.boot.options), MIN_SECONDS, check_mode=True)
             except HostFailedError as failure:
-                yield {"name": arm.name, "reason": str(failure)}
+                yield arm.name, str(failure)
 
     def _facts(self) -> dict[str, t.Any]:
         facts: dict[str, t.Any] = self._calls.ask("smt_facts", {}, MIN_SECONDS)["ansible_facts"]["smt"]
@@ -219,7 +220,7 @@ class EvaluationByBoots:
         name = f"{result_files.file_stem(asked.host)}.json"
         path = asked.directory / "boots" / f"{asked.run}-boot-{number}" / name
         if path.exists():
-            self._measured.append(boot_results.BootResult(number, arm, parts.plain(result_files.load(path))))
+            self._measured.append(boot_results.BootResult(number, arm, result_files.load(path)))
 
     def _save(self, error: str | None, after: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Combine what was measured so far, and save it; return what the task's result has of it."""

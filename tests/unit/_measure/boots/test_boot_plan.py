@@ -18,11 +18,11 @@ def test_two_arms_alternate_and_what_the_host_cannot_have_is_left_out_with_its_r
     assert plan.order == ["smt_on", "smt_off", "smt_off", "smt_on", "smt_on", "smt_off"]
     assert plan.reboots == 7 and boot_plan.make(["smt_on", "smt_off"], 2).reboots == 4
     assert [arm.boot.smt for arm in plan.booted] == ["enabled", "disabled"] and plan.within == ("as_found",)
-    left_out = [{"name": "maxcpus_4", "reason": REASON}, {"name": "smt_off", "reason": "x"}]
+    left_out = {"maxcpus_4": REASON, "smt_off": "x"}
     plan = boot_plan.make(["smt_on", "maxcpus_4", "nosmt", "smt_off"], 1, left_out)
     assert plan.order == ["smt_on", "nosmt"] == list(plan.asked) and plan.within == ("as_found",)
-    titles = ("maxcpus=4", "SMT off")
-    assert list(plan.left_out) == [{**one, "title": title} for one, title in zip(left_out, titles)]
+    left = [(one.name, one.title, one.reason) for one in plan.left_out]
+    assert left == [("maxcpus_4", "maxcpus=4", REASON), ("smt_off", "SMT off", "x")]
     assert f"maxcpus=4 is left out: {REASON}." in boot_plan.announcement(plan, 100)
 
 
@@ -68,7 +68,7 @@ NONE_LEFT = "no arm is left that takes a reboot ({}): leave out smt_eval_boots"
 )
 def test_what_cannot_be_compared_by_boots_is_refused_with_the_way_out(asked, boots, left_out, message):
     with pytest.raises(boot_plan.BootPlanError) as caught:
-        boot_plan.make(asked.split(","), boots, [{"name": name, "reason": REASON} for name in left_out])
+        boot_plan.make(asked.split(","), boots, dict.fromkeys(left_out, REASON))
     assert message in str(caught.value)
 
 

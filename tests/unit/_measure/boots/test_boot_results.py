@@ -42,11 +42,11 @@ def legs(pairs, scatter=0.0, seed=1):
     for number, arm in enumerate((ORDER * pairs)[: 2 * pairs], 1):
         whole = {**result_maker.result(blocks=5, seed=number), "run": f"r-boot-{number}"}
         found = of_one_arm(whole, arm, math.exp(source.gauss(0, scatter)))
-        made.append(boot_results.BootResult(number, arm, found))
+        made.append(boot_results.BootResult(number, arm, accepted(found)))
     return made
 
 
-FACTS = legs(1)[0].result["facts"]
+FACTS = legs(1)[0].result.facts
 
 
 def joined(made, plan=None, after=FACTS, error=None, mitigations=()):
@@ -83,12 +83,12 @@ def test_what_differs_between_boots_alone_is_rarely_called():
     for seed in range(night.number(8, 20)):
         source = random.Random(seed)
         # Each boot has SMT on, whatever it is called, and a speed of its own.
-        made = [leg._replace(result=copy.deepcopy(leg.result)) for leg in [legs(1)[0]] * 8]
-        made = [leg._replace(number=number, arm=arm) for number, (leg, arm) in enumerate(zip(made, ORDER * 2), 1)]
-        for leg in made:
-            speed = source.gauss(0, 0.03)
-            for sample in leg.result["samples"]:
+        found, made = of_one_arm(result_maker.result(blocks=5, seed=1), "smt_on"), []
+        for number, arm in enumerate(ORDER * 2, 1):
+            speed, again = source.gauss(0, 0.03), copy.deepcopy(found)
+            for sample in again["samples"]:
                 sample["metrics"]["throughput"]["value"] *= math.exp(speed + source.gauss(0, 0.002))
+            made.append(boot_results.BootResult(number, arm, accepted(again)))
         called += primary(joined(made))["verdict"] in ("gain", "loss")
     assert called <= 2
 
@@ -96,7 +96,7 @@ def test_what_differs_between_boots_alone_is_rarely_called():
 def test_every_sample_keeps_its_boot_and_placements_their_blocks_within_it():
     made = legs(2)
     result = joined(made)
-    assert len(result["samples"]) == sum(len(leg.result["samples"]) for leg in made)
+    assert len(result["samples"]) == sum(len(leg.result.samples) for leg in made)
     found = {(sample["boot"], sample["pair"], sample["arm"]) for sample in result["samples"]}
     assert found == {(1, 0, "smt_on"), (2, 0, "smt_off"), (3, 1, "smt_off"), (4, 1, "smt_on")}
     assert result["outcome"] == "completed" and result["restored"]["ok"]
@@ -134,7 +134,7 @@ def joined_mix(boots_each, scatter=0.0, change=None):
         for sample in whole["samples"]:
             sample["metrics"]["throughput"]["value"] *= speed
         whole["environment"]["cmdline"] = f"quiet {'nosmt' if arm == 'nosmt' else ''}".strip()
-        made.append(boot_results.BootResult(number, arm, change(arm, whole) if change else whole))
+        made.append(boot_results.BootResult(number, arm, accepted(change(arm, whole) if change else whole)))
     return joined(made, plan)
 
 

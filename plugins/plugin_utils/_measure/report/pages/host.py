@@ -326,13 +326,14 @@ def _usage(result: HostResult) -> dict[str, t.Any] | None:
     if not cpus:
         return None
     labels = [f"{placements.title(placement)}, {recorded.arm_title(result, arm)}" for placement, arm in means]
+    rows = [
+        charts.Share(label, cpu, share)
+        for label, by_cpu in zip(labels, means.values())
+        for cpu, share in by_cpu.items()
+    ]
     small = len(cpus) <= MAX_CPUS_DRAWN
     chart = (
-        charts.usage_map(
-            dict(zip(labels, means.values())),
-            cpus,
-            "Mean usage of each CPU in each placement; the table has the numbers",
-        )
+        charts.usage_map(rows, cpus, "Mean usage of each CPU in each placement; the table has the numbers")
         if small
         else None
     )

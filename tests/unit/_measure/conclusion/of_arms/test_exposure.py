@@ -134,8 +134,8 @@ def test_what_was_read_in_an_arm_counts_and_not_what_it_should_be(tmp_path):
     for number, (arm, changes) in enumerate((("smt_on", {}), ("smt_off", off)), 1):
         leg = result_maker.result(run=f"r-{number}", **options)
         leg["facts"]["vulnerabilities"] = kernels(tmp_path / arm, **changes)
-        made.append(boot_results.BootResult(number, arm, leg))
-    facts = made[0].result["facts"]
+        made.append(boot_results.BootResult(number, arm, accepted(leg)))
+    facts = made[0].result.facts
     result = boot_results.join("r", made, boot_plan.make(["smt_on", "smt_off"], 1), facts, facts)
     results.accept(result, "joined")
     assert {one.basis for one in found(result).values()} == {"read"}
