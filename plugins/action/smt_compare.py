@@ -10,7 +10,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
@@ -37,12 +37,12 @@ class ActionModule(ControllerAction):
     from_user = tuple(ARGUMENTS)
     once_for_all = True
 
-    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+    def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Show the comparisons and write them to a file on the controller."""
         try:
-            path = places.file(options["dest"], places.DOCUMENT)
-            sides = [measurements.read(options[side], options["column"]) for side in ("before", "after")]
-            document = verdict.compared(*sides, options["better"], options["margin"], options["confidence"])
+            path = places.file(options.dest, places.DOCUMENT)
+            sides = [measurements.read(getattr(options, side), options.column) for side in ("before", "after")]
+            document = verdict.compared(*sides, options.better, options.margin, options.confidence)
             written = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
             changed = result_files.write_text(path, written, self._task.check_mode)
         except (BorderError, measurements.MeasurementsError, paired.SampleError) as error:

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import command_line, terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.credentials import variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
@@ -51,18 +51,18 @@ class ActionModule(ControllerAction):
     from_user = ("source", "files", "label", "names", "max_age", "history", *FORMATS)
     once_for_all = True
 
-    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+    def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Show the compliance of a play's hosts and write it to files on the controller."""
         now, others = datetime.datetime.now(datetime.UTC), self._user.other_hosts()
-        hosts, source = sorted(self._user.hosts), SOURCES[options["source"]]
+        hosts, source = sorted(self._user.hosts), SOURCES[options.source]
         try:
             answer = source.read(Asked(hosts, others, now, options, self._user.registered, self._secret()))
         except SourceError as error:
             return self._without_answer(options, text.line(error, earlier_files.MAX_REASON))
         looks = {
-            text.line(host): cores_in_use.if_looked(host, self._user.registered(options["usage"], host))
+            text.line(host): cores_in_use.if_looked(host, self._user.registered(options.usage, host))
             for host in hosts
-            if options["usage"]
+            if options.usage
         }
         check = Check(
             [(text.line(host), result) for host, result in answer.judged],
@@ -91,14 +91,14 @@ class ActionModule(ControllerAction):
             "failing": _failing(answer.judged),
         }
 
-    def _written(self, check: Check, options: dict[str, t.Any]) -> tuple[list[str], bool]:
+    def _written(self, check: Check, options: Options) -> tuple[list[str], bool]:
         """Write the files and the history; return the names of the former, and whether one of them was changed."""
         try:
             # All of them before the first is written.
             paths = {
-                name: places.file(options[name], file_format.suffixes)
+                name: places.file(getattr(options, name), file_format.suffixes)
                 for name, file_format in FORMATS.items()
-                if options[name]
+                if getattr(options, name)
             }
             changed = [
                 result_files.write_page(
@@ -111,13 +111,13 @@ class ActionModule(ControllerAction):
             if paths and not self._task.check_mode:
                 display.display(f"The files: {', '.join(map(str, paths.values()))}")
             # What it found is in them, also where this cannot be kept.
-            if options["history"]:
+            if options.history:
                 statuses = {host: result["status"] for host, result in check.judged}
-                directory = places.directory(options["history"])
+                directory = places.directory(options.history)
                 checks.add(directory, statuses, check.left_out, check.at, self._task.check_mode)
         except text.BorderError as error:
             raise AnsibleActionFail(f"smt_compliance: {error}") from None
-        return [options[name] for name in paths], any(changed)
+        return [getattr(options, name) for name in paths], any(changed)
 
     def _secret(self) -> t.Callable[[str], t.Any]:
         """Return what reads a variable of access to a server. None of them is an argument of the task, which Ansible
@@ -126,11 +126,13 @@ class ActionModule(ControllerAction):
         written = self._user.around(self._user.first_of_all())
         return lambda name: self._user.templated(written.get(variables.OF_COMPLIANCE + name), written)
 
-    def _without_answer(self, options: dict[str, t.Any], reason: str) -> dict[str, t.Any]:
+    def _without_answer(self, options: Options, reason: str) -> dict[str, t.Any]:
         """Return the result where nothing was judged; the files say why."""
         reasons = [reason]
         try:
-            earlier_files.answer({name: options[name] for name in FORMATS}, reason, self._loader, self._task.check_mode)
+            earlier_files.answer(
+                {name: getattr(options, name) for name in FORMATS}, reason, self._loader, self._task.check_mode
+            )
         except text.BorderError as error:
             reasons.append(str(error))
         return {"failed": True, "changed": False, "unavailable": True, "msg": "\n".join(reasons)}

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields, libraries
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import decisions
@@ -32,9 +32,9 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     once_for_all = True
 
-    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+    def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Read evaluations on the controller and return their decision for each hardware class."""
-        if options["before"] is None:
+        if options.before is None:
             paths = {
                 str(path)
                 for host in play["ansible_play_hosts_all"]
@@ -43,8 +43,7 @@ class ActionModule(ControllerAction):
             by_path = {path: self._read(path, {}) for path in sorted(paths)}
         else:
             by_path = {
-                path: self._for_facts(path, options["facts"], before)
-                for path, before in options["before"]["by_path"].items()
+                path: self._for_facts(path, options.facts, before) for path, before in options.before["by_path"].items()
             }
         return {
             "changed": False,

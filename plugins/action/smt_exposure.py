@@ -12,7 +12,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
@@ -38,7 +38,7 @@ class ActionModule(ControllerAction):
     from_user = ("dest",)
     once_for_all = True
 
-    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+    def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Show how the cores of the play's hosts are used, and write it to a page and a document."""
         hosts = [self._host(name, options) for name in sorted(play["ansible_play_hosts_all"])]
         for line in cores_in_use.table(hosts):
@@ -47,17 +47,17 @@ class ActionModule(ControllerAction):
             for sentence in cores_in_use.sentences(host):
                 display.display(f"{host.name}: {sentence}")
         return {
-            "changed": self._write(options["dest"], hosts),
-            "dest": options["dest"],
+            "changed": self._write(options.dest, hosts),
+            "dest": options.dest,
             "summary": cores_in_use.summary(hosts),
         }
 
-    def _host(self, name: str, options: dict[str, t.Any]) -> cores_in_use.HostLook:
-        if name in options["not_contacted"]:
+    def _host(self, name: str, options: Options) -> cores_in_use.HostLook:
+        if name in options.not_contacted:
             return cores_in_use.HostLook(name, compliance.NOT_CONTACTED, {})
-        yields = [entry["workload"] for entry in options["yields"].get(name, [])]
-        result = self._user.registered(options["results"], name)
-        facts = self._user.registered(options["facts"], name) if options["facts"] else None
+        yields = [entry["workload"] for entry in options.yields.get(name, [])]
+        result = self._user.registered(options.results, name)
+        facts = self._user.registered(options.facts, name) if options.facts else None
         # What failed before says why there is nothing.
         is_missing = not isinstance(result, dict) or result.get("skipped") is True
         return cores_in_use.host(name, facts if is_missing else result, yields, fields.smt_facts(facts))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
 
@@ -26,15 +26,15 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+    def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Fail one host, or count it as unreachable, as its status says."""
         host = str(play["inventory_hostname"])
-        if options["shown"]:
-            failure = self._user.registered_by_any(options["shown"])["failing"].get(host)
+        if options.shown:
+            failure = self._user.registered_by_any(options.shown)["failing"].get(host)
             return {"changed": False} if failure is None else _found(failure["status"], failure["sentence"])
-        registered = self._user.registered(options["results"], host)
+        registered = self._user.registered(options.results, host)
         registered = registered if isinstance(registered, dict) else {}
-        if host in options["not_contacted"]:
+        if host in options.not_contacted:
             return _ended(compliance.NOT_CONTACTED, unreachable=True)
         if "error" in registered:
             return (
@@ -46,7 +46,7 @@ class ActionModule(ControllerAction):
             return {"changed": False}
         result = compliance.from_registered(registered)
         status = result["status"]
-        if status in compliance.FINE or (status == compliance.DRIFTED and options["drifted_ok"]):
+        if status in compliance.FINE or (status == compliance.DRIFTED and options.drifted_ok):
             return {"changed": False}
         return _found(status, result["sentence"])
 

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history import checks, document, effects
@@ -33,10 +33,10 @@ class ActionModule(ControllerAction):
     from_user = tuple(ARGUMENTS)
     once_for_all = True
 
-    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+    def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Say what drifted when and what SMT did over months, and write it down."""
-        margin = options["margin"]
-        if not options["checks"] and not options["results"]:
+        margin = options.margin
+        if not options.checks and not options.results:
             raise AnsibleActionFail(
                 "smt_history: name the directory of checks (smt_history_checks), that of evaluations"
                 " (smt_history_results), or both"
@@ -45,10 +45,10 @@ class ActionModule(ControllerAction):
             raise AnsibleActionFail(f"smt_history: margin is {margin}: it must be from 0 to below 1")
         now = datetime.datetime.now(datetime.UTC)
         try:
-            history = checks.read(options["checks"]) if options["checks"] else None
-            effects_found, left_out = effects.read(options["results"], now) if options["results"] else ({}, [])
+            history = checks.read(options.checks) if options.checks else None
+            effects_found, left_out = effects.read(options.results, now) if options.results else ({}, [])
             record = document.joined(history, effects_found, left_out, margin)
-            path = places.file(options["dest"], places.PAGE)
+            path = places.file(options.dest, places.PAGE)
             data = places.file(str(path.with_suffix(".json")), places.DOCUMENT)
             dry = self._task.check_mode
             changed = result_files.write_page(path, document.page(record, now, margin), dry)
@@ -63,7 +63,7 @@ class ActionModule(ControllerAction):
             display.display(f"The same as data: {data}")
         return {
             "changed": changed,
-            "dest": options["dest"],
+            "dest": options.dest,
             "summary": document.summary(record),
             "sentences": sentences,
         }

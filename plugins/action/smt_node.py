@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.nodes.node import Node, NodeError
 
@@ -31,21 +31,21 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     from_user = ("node", "drain", "timeout")
 
-    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+    def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Drain the node, or let it have pods again."""
         host, check = text.line(play["inventory_hostname"], 100), self._task.check_mode
         try:
-            node = Node(options["node"])
-            if options["state"] == DRAINED:
+            node = Node(options.node)
+            if options.state == DRAINED:
                 if not check:
-                    display.display(f"{host}: drains node {node.name}, which may take {options['timeout']} s")
-                changed = node.drain(options["drain"], options["timeout"], check)
+                    display.display(f"{host}: drains node {node.name}, which may take {options.timeout} s")
+                changed = node.drain(options.drain, options.timeout, check)
                 message = f"node {node.name} is drained"
-            elif options["state"] == READY:
-                changed = node.ready(options["timeout"], check)
+            elif options.state == READY:
+                changed = node.ready(options.timeout, check)
                 message = f"node {node.name} is ready, and gets pods again"
             else:
-                labels = {name: text.line(value, 63) for name, value in options["labels"].items()}
+                labels = {name: text.line(value, 63) for name, value in options.labels.items()}
                 changed = not check and node.label(labels)
                 shown = ", ".join(f"{name}={value}" for name, value in sorted(labels.items()))
                 message = f"node {node.name} has the labels {shown}"

@@ -19,7 +19,11 @@ from ansible import constants, context
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import libraries
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import command_line, terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import COLLECTION, ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import (
+    COLLECTION,
+    ControllerAction,
+    Options,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.user_variables import (
     OF_A_HOST,
     Variables,
@@ -88,37 +92,37 @@ class ActionModule(ControllerAction):
                 reasons += [str(second)] if str(second) not in reasons[0] else []
             return {"failed": True, "changed": False, "msg": "\n".join(reasons)}
 
-    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+    def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Fail with the controller's obstacles in one message; warn of what a report will lack."""
         if self._is_left_out(play):
             return {"changed": False, "skipped": True, "skip_reason": "the tags of this call leave out the play"}
         try:
-            earlier_files.remove(options["replaces"], self._task.check_mode)
+            earlier_files.remove(options.replaces, self._task.check_mode)
         except text.BorderError as error:
             raise AnsibleActionFail(str(error)) from None
-        self._answer(options["answers"], UNFINISHED)
+        self._answer(options.answers, UNFINISHED)
         self._check_tags(play)
-        if options["history"]:
-            self._check_history(options["history"])
-        evaluates = options["run"] is not None
+        if options.history:
+            self._check_history(options.history)
+        evaluates = options.run is not None
         self._check_libraries(evaluates)
         # Only what the user wrote is looked at: a host that says of itself what is a setting fails alone, at its first
         # task.
         written = {host: self._user.variables_of(host) for host in self._user.hosts if self._user.refusal(host) is None}
-        self._check_variables(written, play, evaluates, options["needs"])
-        lost, reason = self._unreachable(written) if options["contacts_hosts"] else ({}, None)
+        self._check_variables(written, play, evaluates, options.needs)
+        lost, reason = self._unreachable(written) if options.contacts_hosts else ({}, None)
         result = {"changed": False, "unreachable_hosts": list(lost), "reason": reason}
         if not evaluates:
             return result
-        self._check_destination(options["dest"], options["run"])
+        self._check_destination(options.dest, options.run)
         # Returned for later plays: results of modules can become facts of a host, and facts take precedence over a
         # host's inventory variables.
-        at_once = self._at_once(options["serial"], len(self._user.hosts))
+        at_once = self._at_once(options.serial, len(self._user.hosts))
         return {
             **result,
-            "run": options["run"],
-            "dest": options["dest"],
-            "report": options["report"],
+            "run": options.run,
+            "dest": options.dest,
+            "report": options.report,
             "at_once": at_once,
         }
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
@@ -43,10 +43,10 @@ class ActionModule(ControllerAction):
     from_user = ("run", "dest")
     once_for_all = True
 
-    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+    def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Show what came of the play's hosts, and write it down."""
         try:
-            directory = places.run_directory(options["dest"], options["run"])
+            directory = places.run_directory(options.dest, options.run)
             proofs = [self._proof(name, options, directory) for name in sorted(play["ansible_play_hosts_all"])]
             for line in page.table(proofs):
                 display.display(line)
@@ -69,11 +69,11 @@ class ActionModule(ControllerAction):
             },
         }
 
-    def _proof(self, name: str, options: dict[str, t.Any], directory: Path) -> host_proof.HostProof:
-        if name in options["not_contacted"]:
+    def _proof(self, name: str, options: Options, directory: Path) -> host_proof.HostProof:
+        if name in options.not_contacted:
             return host_proof.HostProof(name, compliance.NOT_CONTACTED)
         facts, answer, siblings, measured = (
-            self._registered(options[kind], name) for kind in ("facts", "results", "siblings", "measured")
+            self._registered(getattr(options, kind), name) for kind in ("facts", "results", "siblings", "measured")
         )
         if "recorded" not in answer:
             failed = facts if answer.get("skipped") is True or not answer else answer

@@ -12,7 +12,7 @@ from pathlib import Path
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import libraries
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
@@ -37,34 +37,30 @@ class ActionModule(ControllerAction):
     from_user = tuple(ARGUMENTS)
     once_for_all = True
 
-    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+    def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Build the report of a run on the controller."""
         missing = libraries.sentence("smt_report", [schema.MISSING_LIBRARY])
         if missing:
             raise AnsibleActionFail(missing)
         try:
-            run_dir = places.directory(options["run_dir"])
+            run_dir = places.directory(options.run_dir)
             if (
-                options["_evaluated"]
-                and not options["results"]
+                options._evaluated
+                and not options.results
                 and not (run_dir.is_dir() and result_files.result_paths(run_dir))
             ):
                 # In check mode, and where no host could be evaluated, which each host says itself.
                 return {"changed": False, "skipped": True, "skip_reason": "there is no result"}
-            if options["_evaluated"] and not terminal.is_read(terminal.STDOUT):
+            if options._evaluated and not terminal.is_read(terminal.STDOUT):
                 # The evaluation was ended for the same reason; smt_report.yml builds its report.
                 return {"changed": False, "skipped": True, "skip_reason": terminal.NOBODY_READS}
             return self._build(run_dir, options)
         except (BorderError, paired.SampleError) as error:
             raise AnsibleActionFail(f"smt_report: {error}") from error
 
-    def _build(self, run_dir: Path, arguments: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _build(self, run_dir: Path, arguments: Options) -> dict[str, t.Any]:
         """Build the report; return the task's result."""
-        paths = (
-            [Path(path) for path in arguments["results"]]
-            if arguments["results"]
-            else result_files.result_paths(run_dir)
-        )
+        paths = [Path(path) for path in arguments.results] if arguments.results else result_files.result_paths(run_dir)
         if not paths:
             raise AnsibleActionFail(
                 f"smt_report: {run_dir} has no result of a host (HOST.json): run the evaluation first, or set another"
@@ -122,15 +118,13 @@ class ActionModule(ControllerAction):
         display.display(f"The report: {result['index']}")
 
     @staticmethod
-    def _settings(arguments: dict[str, t.Any]) -> build.Settings:
-        price = arguments["licence_price"]
-        if (price is None) != (arguments["licence_per"] is None):
+    def _settings(arguments: Options) -> build.Settings:
+        price = arguments.licence_price
+        if (price is None) != (arguments.licence_per is None):
             raise AnsibleActionFail("smt_report: licence_per and licence_price belong to each other: give both or none")
         if price is not None and not 0 < price < math.inf:
             raise AnsibleActionFail(f"smt_report: licence_price is {price}: it must be a number above zero")
-        before = tuple(result_files.result_paths(arguments["before"])) if arguments["before"] else ()
-        other_runs = tuple(tuple(result_files.result_paths(directory)) for directory in arguments["other_runs"])
-        licence = None if price is None else recommendation.Licence(arguments["licence_per"], price)
-        return build.Settings(
-            arguments["margin"], arguments["confidence"], licence, before, other_runs, arguments["compare"]
-        )
+        before = tuple(result_files.result_paths(arguments.before)) if arguments.before else ()
+        other_runs = tuple(tuple(result_files.result_paths(directory)) for directory in arguments.other_runs)
+        licence = None if price is None else recommendation.Licence(arguments.licence_per, price)
+        return build.Settings(arguments.margin, arguments.confidence, licence, before, other_runs, arguments.compare)

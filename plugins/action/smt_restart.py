@@ -11,7 +11,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.module_utils._set.slot.settings import SlotError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import time_limits
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot
 
@@ -34,7 +34,7 @@ class ActionModule(HostAction):
         play = task_vars or {}
         name = str(play["inventory_hostname"])
         host = text.line(name, 100)
-        _dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
+        options = self.validated(ARGUMENTS)
         try:
             wanted = reboot.wanted(self._user, name)
         except SlotError as error:
@@ -46,12 +46,10 @@ class ActionModule(HostAction):
                 " which has them ask for it, or reboot the host yourself"
             )
         calls = time_limits.Calls(self, play)
-        task = reboot.Reboot(calls, options["reboot_timeout"], options["msg"], wanted)
+        task = reboot.Reboot(calls, options.reboot_timeout, options.msg, wanted)
         return self._reboot(task, host, options, pull_file)
 
-    def _reboot(
-        self, host: reboot.Reboot, name: str, options: dict[str, t.Any], pull_file: str | None
-    ) -> dict[str, t.Any]:
+    def _reboot(self, host: reboot.Reboot, name: str, options: Options, pull_file: str | None) -> dict[str, t.Any]:
         result = {"changed": True, "rebooted": False, "by_pull": False, "msg": ""}
         try:
             if self._task.check_mode:
@@ -65,9 +63,9 @@ class ActionModule(HostAction):
                 return {**result, "by_pull": True}
             try:
                 host.run()
-                if options["verify"] is not None:
-                    host.verify(options["verify"])
-                if not options["keeps_slot"]:
+                if options.verify is not None:
+                    host.verify(options.verify)
+                if not options.keeps_slot:
                     host.give_back()
             except (reboot.SwitchError, time_limits.HostLostError) as error:
                 raise type(error)(f"{name}: {error}{host.kept()}") from error

@@ -13,7 +13,11 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.module_utils._set.slot.settings import SlotError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import command_line
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostAction, HostFailedError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import (
+    HostAction,
+    HostFailedError,
+    Options,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import basis, rechecks
@@ -62,7 +66,7 @@ class ActionModule(HostAction):
         if self._undefined is not None:
             names = {option: name for option, name in names.items() if option == "unreachable"}
         self._task.args = {**self._values(names, task_vars or {}), **self._task.args}
-        _dummy, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
+        options = self.validated(ARGUMENTS)
         host = (task_vars or {})["inventory_hostname"]
         now = datetime.datetime.now(datetime.UTC)
         try:
@@ -97,15 +101,15 @@ class ActionModule(HostAction):
         }
         return {option: value for option, value in values.items() if value is not None}
 
-    def _status(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _status(self, options: Options, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return the task's result."""
         host = task_vars["inventory_hostname"]
-        is_gone = host in (options["unreachable"] or ())
+        is_gone = host in (options.unreachable or ())
         try:
             if self._undefined is not None:
                 raise policy.PolicyError(self._undefined)
-            scope = policy.scope(options["scope"])
-            value, classes = _plain(options["policy"]), _plain(options["classes"])
+            scope = policy.scope(options.scope)
+            value, classes = _plain(options.policy), _plain(options.classes)
             policy.check(value, classes)
         except FleetError as error:
             # Known without the host, which is not asked.
@@ -114,9 +118,7 @@ class ActionModule(HostAction):
         if is_gone:
             return _gone(compliance.NOT_CONTACTED, wanted)
         try:
-            facts = self.ask("smt_facts", "smt_facts", {"sysroot": options["sysroot"]}, task_vars)["ansible_facts"][
-                "smt"
-            ]
+            facts = self.ask("smt_facts", "smt_facts", {"sysroot": options.sysroot}, task_vars)["ansible_facts"]["smt"]
             memory = self._memory(options, task_vars)
         except HostFailedError as failure:
             return {**failure.answer, "compliance": compliance.refused(fields.why(failure.answer), wanted=wanted)}
@@ -129,16 +131,16 @@ class ActionModule(HostAction):
         }
 
     def _judge(
-        self, host: str, facts: dict[str, t.Any], options: dict[str, t.Any], scope: str, memory: dict[str, t.Any] | None
+        self, host: str, facts: dict[str, t.Any], options: Options, scope: str, memory: dict[str, t.Any] | None
     ) -> compliance.ComplianceResult:
         known = facts["hardware_class"]
-        decided = self._user.registered(options["decisions"], host) or {}
-        decisions = (decided.get("by_path") or {}).get(options["results"]) or {}
-        consumers = {**(options["consumers"] or {}), **({"kubelet": "restart"} if options["kubernetes"] else {})}
+        decided = self._user.registered(options.decisions, host) or {}
+        decisions = (decided.get("by_path") or {}).get(options.results) or {}
+        consumers = {**(options.consumers or {}), **({"kubelet": "restart"} if options.kubernetes else {})}
         try:
             desired = policy.desired_state(
-                _plain(options["policy"]),
-                _plain(options["classes"]),
+                _plain(options.policy),
+                _plain(options.classes),
                 known,
                 decisions.get("classes"),
                 decisions.get("error"),
@@ -153,8 +155,8 @@ class ActionModule(HostAction):
         judged = compliance.judge(facts, desired, scope, memory, consumers, slot)
         if desired.decided_by:
             of_class = decisions["classes"][known]
-            stale = rechecks.stale(of_class, facts, options["max_age"])
-            measure = rechecks.to_measure(host, of_class, facts, stale, options["max_age"])
+            stale = rechecks.stale(of_class, facts, options.max_age)
+            measure = rechecks.to_measure(host, of_class, facts, stale, options.max_age)
             judged["decision"] = {
                 **{key: of_class[key] for key in ("rests_on", "rechecks")},
                 "stale": stale,
@@ -173,13 +175,13 @@ class ActionModule(HostAction):
             of_user = reboot.NOTHING
         return reboot.held(of_user, host, facts)
 
-    def _memory(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any] | None:
+    def _memory(self, options: Options, task_vars: dict[str, t.Any]) -> dict[str, t.Any] | None:
         """Return the memory aspects of the result, or None without a memory policy."""
-        if not options["memory"] and options["protect"] is None:
+        if not options.memory and options.protect is None:
             return None
-        arguments = dict(options["memory"] or {}, sysroot=options["sysroot"])
-        if options["protect"] is not None:
-            arguments["protect"] = options["protect"]
+        arguments = dict(options.memory or {}, sysroot=options.sysroot)
+        if options.protect is not None:
+            arguments["protect"] = options.protect
         answer = self.ask("smt_memory_facts", "smt_memory_facts", arguments, task_vars)
         return compliance.memory_aspects(answer["ansible_facts"]["smt_memory"])
 

@@ -11,7 +11,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, survey
@@ -34,22 +34,22 @@ class ActionModule(ControllerAction):
     from_user = ("dest",)
     once_for_all = True
 
-    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+    def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Show the facts of the play's hosts as a table and write them to a page on the controller."""
         rows = [self._row(host, options) for host in sorted(play["ansible_play_hosts_all"])]
         for line in survey.table(rows):
             display.display(line)
         return {
-            "changed": self._write(options["dest"], rows),
-            "dest": options["dest"],
+            "changed": self._write(options.dest, rows),
+            "dest": options.dest,
             "summary": survey.sentence(rows),
         }
 
-    def _row(self, host: str, options: dict[str, t.Any]) -> survey.Row:
-        if host in options["not_contacted"]:
+    def _row(self, host: str, options: Options) -> survey.Row:
+        if host in options.not_contacted:
             return survey.unreached(host, compliance.NOT_CONTACTED)
-        result = self._user.registered(options["results"], host)
-        usage = self._user.registered(options["usage"], host) if options["usage"] else None
+        result = self._user.registered(options.results, host)
+        usage = self._user.registered(options.usage, host) if options.usage else None
         return survey.looked_at(
             self._of_facts(host, result), cores_in_use.if_looked(host, usage, fields.smt_facts(result))
         )

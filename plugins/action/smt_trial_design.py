@@ -13,7 +13,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms import catalogue
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.user_variables import OF_A_HOST
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places
@@ -43,14 +43,14 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     from_user = tuple({*ARGUMENTS} - {name.removeprefix("smt_trial_") for name in OF_A_HOST})
 
-    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+    def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Draw the design of a trial, announce it, and write it down before the first switch."""
         try:
-            files = directory.TrialDirectory(places.run_directory(options["dest"], options["run"]))
+            files = directory.TrialDirectory(places.run_directory(options.dest, options.run))
             files.see_that_none_exists()
             trial, longest = self._trial(options, play)
             for sentence in announcement.sentences(
-                trial, longest, settings.guardrails(options["guardrails"]), options["check"]
+                trial, longest, settings.guardrails(options.guardrails), options.check
             ):
                 display.display(sentence)
             content = trial.written()
@@ -67,48 +67,48 @@ class ActionModule(ControllerAction):
             "digest": digest,
         }
 
-    def _trial(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> tuple[records.Trial, overlap.Longest]:
+    def _trial(self, options: Options, play: dict[str, t.Any]) -> tuple[records.Trial, overlap.Longest]:
         """Return the trial that is asked for, and how far back its metrics count."""
-        period = settings.whole("smt_trial_period", options["period"], *RANGES["period"])
-        settings.whole("smt_trial_check", options["check"], *RANGES["check"])
-        periods = settings.whole("smt_trial_periods", options["periods"], *RANGES["periods"])
-        before = options["periods_before"] if options["design"] == design.PARALLEL else 0
-        if options["design"] == design.PARALLEL and not 1 <= before < periods:
+        period = settings.whole("smt_trial_period", options.period, *RANGES["period"])
+        settings.whole("smt_trial_check", options.check, *RANGES["check"])
+        periods = settings.whole("smt_trial_periods", options.periods, *RANGES["periods"])
+        before = options.periods_before if options.design == design.PARALLEL else 0
+        if options.design == design.PARALLEL and not 1 <= before < periods:
             raise settings.TrialSettingsError(
                 f"smt_trial_periods_before is {before}: it must be from 1 to one less than the {periods} periods of"
                 " smt_trial_periods"
             )
-        metrics = settings.metrics(options["metrics"])
-        traffic = options["traffic"] or None
+        metrics = settings.metrics(options.metrics)
+        traffic = options.traffic or None
         if traffic and traffic not in {metric.name for metric in metrics}:
             raise settings.TrialSettingsError(
                 f"smt_trial_traffic is {text.line(traffic, 60)}, which is none of smt_trial_metrics"
             )
-        members, longest, left_out = self._members(options["results"], play)
+        members, longest, left_out = self._members(options.results, play)
         # A guardrail may look back further: it is about the service, not about one period.
-        overlap.refuse(longest, period, options["settle"])
-        seed = options["seed"] if options["seed"] is not None else random.SystemRandom().randrange(MAX_SEED)
-        arms = tuple(arm_states.names(options["arms"], with_boots=options["design"] == design.PARALLEL))
+        overlap.refuse(longest, period, options.settle)
+        seed = options.seed if options.seed is not None else random.SystemRandom().randrange(MAX_SEED)
+        arms = tuple(arm_states.names(options.arms, with_boots=options.design == design.PARALLEL))
         booted = [name for name in arms if catalogue.takes_reboot(name)]
-        if booted and not options["reboot_ok"]:
+        if booted and not options.reboot_ok:
             raise settings.TrialSettingsError(
                 f"{' and '.join(booted)}: each host of such an arm would be rebooted into it and back: allow it with"
                 " smt_boot_reboot_ok=true, or leave it out"
             )
-        most = settings.most_switched(options["most_switched"], len(members))
-        drawn = design.draw(options["design"], members, design.Wanted(arms, periods, before, most, seed))
+        most = settings.most_switched(options.most_switched, len(members))
+        drawn = design.draw(options.design, members, design.Wanted(arms, periods, before, most, seed))
         self._see_that_all_run_at_once(len(members), play)
         trial = records.Trial(
-            run=options["run"],
+            run=options.run,
             created=looking.now(),
             arms=arms,
             titles={name: catalogue.get(name).title for name in arms},
             metrics=metrics,
             traffic=traffic,
-            guardrails=tuple(announcement.guardrail(limit) for limit in settings.guardrails(options["guardrails"])),
-            margin=options["margin"],
+            guardrails=tuple(announcement.guardrail(limit) for limit in settings.guardrails(options.guardrails)),
+            margin=options.margin,
             period_seconds=period,
-            settle_seconds=options["settle"],
+            settle_seconds=options.settle,
             design=design.Design(
                 drawn.name, drawn.groups, drawn.waves, drawn.schedule, drawn.first, {**left_out, **drawn.left_out}
             ),

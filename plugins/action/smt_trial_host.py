@@ -70,23 +70,23 @@ class ActionModule(HostAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Say what the host is and what its metrics say, or carry out its schedule."""
         super().run(tmp, task_vars)
-        _dummy, options = self.validate_argument_spec(argument_spec=dict(ARGUMENTS))
+        options = self.validated(ARGUMENTS)
         self._options, self._vars = options, task_vars or {}
         self._name = str(self._vars["inventory_hostname"])
         try:
-            end = self._end_written() if options["_step"] == "follow" else contextlib.nullcontext()
+            end = self._end_written() if options._step == "follow" else contextlib.nullcontext()
             with time_limits.until_ended(), end:
                 self._metrics, self._limits = (
-                    settings.metrics(options["metrics"]),
-                    settings.guardrails(options["guardrails"]),
+                    settings.metrics(options.metrics),
+                    settings.guardrails(options.guardrails),
                 )
                 source = self._server()
                 clock = Clock()
                 self._source = source
                 self._readings = readings.HostReadings(
-                    self._metrics, self._limits, source, clock.wall, min(STEP_SECONDS, options["check"])
+                    self._metrics, self._limits, source, clock.wall, min(STEP_SECONDS, options.check)
                 )
-                return self._follow(clock) if options["_step"] == "follow" else self._describe()
+                return self._follow(clock) if options._step == "follow" else self._describe()
         except HostFailedError as failure:
             return failure.answer
         except time_limits.HostLostError as error:
@@ -129,13 +129,13 @@ class ActionModule(HostAction):
             if obstacle:
                 break
         # The load decides which hosts are compared with each other; a trial without one still is one.
-        load = self._readings.load(self._options["traffic"] or self._metrics[0].name)
+        load = self._readings.load(self._options.traffic or self._metrics[0].name)
         if load.value is None and not self._metrics[0].origin.is_on_host:
             obstacle = obstacle or f"it cannot be measured, because {load.why}"
         longest = None
         if obstacle is None:
             try:
-                longest = overlap.of_metrics(self._metrics, self._source, self._options["check"])._asdict()
+                longest = overlap.of_metrics(self._metrics, self._source, self._options.check)._asdict()
             except lineage.NotKnownError as error:
                 obstacle = f"it cannot be measured, because {error}"
         return {
@@ -159,7 +159,7 @@ class ActionModule(HostAction):
         calls, options = time_limits.Calls(self, self._vars), arm_states.options(arm)
         try:
             if catalogue.takes_reboot(arm):
-                visit.Visit(calls, "trial", self._options["run"], wanted=self._wanted()).check(options)
+                visit.Visit(calls, "trial", self._options.run, wanted=self._wanted()).check(options)
             else:
                 asked = {**options, **self._of_switches(), "rollback_after": follower.MIN_TIMER_SECONDS}
                 warnings += calls.ask("smt_state", asked, live_host.SWITCH_SECONDS, check_mode=True).get("warnings", [])
@@ -171,17 +171,17 @@ class ActionModule(HostAction):
         return reboot.wanted(self._user, self._vars["inventory_hostname"])
 
     def _arms(self) -> list[str]:
-        return arm_states.names(self._options["arms"], with_boots=self._options["design"] == design.PARALLEL)
+        return arm_states.names(self._options.arms, with_boots=self._options.design == design.PARALLEL)
 
     def _of_switches(self) -> dict[str, t.Any]:
         """Return the options of smt_state that are the same for each switch."""
         names = ("affinity_conflicts", "affinity_conflicts_of", "consumers", "consumers_custom")
-        return {name: self._options[name] for name in names}
+        return {name: getattr(self._options, name) for name in names}
 
     @contextlib.contextmanager
     def _end_written(self) -> t.Iterator[None]:
         """Write down how the host's part of the trial ended, whatever ends it: looks wait for a host without an end."""
-        self._files = directory.TrialDirectory(places.run_directory(self._options["dest"], self._options["run"]))
+        self._files = directory.TrialDirectory(places.run_directory(self._options.dest, self._options.run))
         self._in_trial: looking.HostFiles | None = None
         self._part: follower.Follower | None = None
         self._own: tuple[int, ...] | None = None
@@ -216,24 +216,24 @@ class ActionModule(HostAction):
 
     def _follow(self, clock: Clock) -> dict[str, t.Any]:
         """Follow the host's schedule."""
-        trial = self._files.trial(self._options["digest"])
+        trial = self._files.trial(self._options.digest)
         if self._name not in trial.design.schedule:
             self._takes_part = False
             return {"changed": False, "msg": trial.design.left_out.get(self._name, "it does not take part")}
-        times = follower.Times(trial.period_seconds, trial.settle_seconds, self._options["check"])
-        started = self._options["begin"]
+        times = follower.Times(trial.period_seconds, trial.settle_seconds, self._options.check)
+        started = self._options.begin
         self._in_trial = looking.HostFiles(
             self._files, trial, self._name, display.display, lambda: clock.now() - started
         )
         given = (
             *(time_limits.Calls(self, self._vars), self._of_switches()),
-            *(self._options["after_switch"], self._readings.commands),
+            *(self._options.after_switch, self._readings.commands),
         )
         host = (
             booted_host.BootedHost(
                 *given,
-                run=self._options["run"],
-                reboot_seconds=self._options["reboot_timeout"],
+                run=self._options.run,
+                reboot_seconds=self._options.reboot_timeout,
                 wanted=self._wanted(),
             )
             if any(map(catalogue.takes_reboot, trial.arms))
@@ -253,7 +253,7 @@ class ActionModule(HostAction):
         self, files: directory.TrialDirectory, reason: str | None, is_restored: bool, failed: bool = False
     ) -> dict[str, t.Any]:
         decided = reason is not None and reason.startswith(records.DECIDED)
-        if reason is not None and reason.startswith(BREACH) and self._options["on_breach"] == settings.END:
+        if reason is not None and reason.startswith(BREACH) and self._options.on_breach == settings.END:
             try:
                 files.end(f"{self._name}: {reason}")
             except text.BorderError as error:

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
@@ -31,10 +31,10 @@ class ActionModule(ControllerAction):
     once_for_all = True
     arguments: t.ClassVar[t.Mapping[str, dict[str, t.Any]]] = {"trial_dir": {"type": "path", "required": True}}
 
-    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+    def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Build the report of a trial from its files on the controller."""
         try:
-            files = directory.TrialDirectory(places.directory(options["trial_dir"]))
+            files = directory.TrialDirectory(places.directory(options.trial_dir))
             trial = files.trial()
             looks = looking.looks_of(files)
             seen = looking.known(files, trial)

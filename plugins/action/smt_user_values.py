@@ -11,7 +11,7 @@ import contextlib
 import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.user_variables import place
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import variables
@@ -25,7 +25,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     from_user = tuple(ARGUMENTS)
 
-    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+    def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return the values."""
         host = str(play["inventory_hostname"])
         of_host, specs = self._user.variables_of(host), variables.known()
@@ -39,4 +39,4 @@ class ActionModule(ControllerAction):
         problems = variables.problems(settings, specs, fleet=1) + variables.slot_problems(settings, fleet=1)
         if problems:
             raise AnsibleActionFail(f"{text.line(host, 100)}: {'; '.join(problems)}")
-        return {"changed": False, **options}
+        return {"changed": False, **vars(options)}

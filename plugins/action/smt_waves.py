@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.threadwise.smt.plugins.module_utils._set.slot.settings import SlotError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, rollout, waivers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot
@@ -34,12 +34,12 @@ class ActionModule(ControllerAction):
     from_user = ("sizes",)
     once_for_all = True
 
-    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+    def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Plan and show the waves of a rollout on the controller."""
         members: list[rollout.Member] = []
         left_out: dict[str, str] = {}
         for host in play["ansible_play_hosts_all"]:
-            result = compliance.from_registered(self._user.registered(options["results"], host))
+            result = compliance.from_registered(self._user.registered(options.results, host))
             reboot_ok = boolean(self._user.value("smt_policy_reboot_ok", host) or False, strict=False)
             group = self._user.value("smt_policy_group", host)
             pending = rollout.is_pending(result, reboot_ok)
@@ -68,7 +68,7 @@ class ActionModule(ControllerAction):
             dataclasses.replace(member, pending=member.pending and member.host not in waiting) for member in members
         ]
         try:
-            waves = rollout.waves(members, options["sizes"])
+            waves = rollout.waves(members, options.sizes)
         except rollout.RolloutError as error:
             raise AnsibleActionFail(f"smt_waves: {error}") from error
         for number, hosts in enumerate(waves, 1):

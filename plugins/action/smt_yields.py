@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import decisions, yields
@@ -31,14 +31,14 @@ class ActionModule(ControllerAction):
     from_user = ("directory",)
     once_for_all = True
 
-    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+    def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Read evaluations, and return the yields of each host's hardware class."""
         known = {
             host: fields.line(facts.get("hardware_class"), 200)
             for host in play["ansible_play_hosts_all"]
-            if (facts := fields.smt_facts(self._user.registered(options["facts"], host)))
+            if (facts := fields.smt_facts(self._user.registered(options.facts, host)))
         }
-        by_class, refused = self._read(options["directory"], known) if options["directory"] else ({}, [])
+        by_class, refused = self._read(options.directory, known) if options.directory else ({}, [])
         return {
             "changed": False,
             "by_host": {

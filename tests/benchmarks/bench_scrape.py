@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 
 import bench_compliance
 import prometheus_server
@@ -90,7 +91,8 @@ def own_work(url: str, expected: dict[str, str]) -> dict[str, str]:
     process = os.fork()
     if not process:
         begun, before = time.monotonic(), time.process_time()
-        options, now = {"label": None, "names": None, "max_age": None}, datetime.datetime.now(datetime.UTC)
+        options = types.SimpleNamespace(label=None, names=None, max_age=None)
+        now = datetime.datetime.now(datetime.UTC)
         one = base.Asked(sorted(expected), [], now, options, lambda *_words: None, {"url": url}.get)
         answer = prometheus.SOURCE.read(one)
         asked = time.monotonic() - begun

@@ -11,6 +11,7 @@ import json
 import pathlib
 import subprocess
 import time
+import types
 import urllib.request
 
 import night
@@ -41,7 +42,7 @@ def judged(directory, text, hosts, scraped=None, labels=None, before=None, **opt
             if before:
                 exporter.text = text
                 exporter.wait(2)
-            options = {"label": None, "names": None, "max_age": None, **options}
+            options = types.SimpleNamespace(**{"label": None, "names": None, "max_age": None, **options})
             now = datetime.datetime.now(datetime.UTC)
             asked = base.Asked(sorted(hosts), [], now, options, lambda *_words: None, {"url": url}.get)
             answer = prometheus.SOURCE.read(asked)
@@ -133,7 +134,7 @@ def test_awx_15589_slices_without_hosts_are_no_failure(tmp_path):
         moment = now - datetime.timedelta(seconds=number)
         (tmp_path / f"{number}.json").write_text(make(Check([], moment, call=failed)))
     (tmp_path / "5.json").write_text(make(Check([], now)))
-    options = {"files": [str(tmp_path)], "max_age": None}
+    options = types.SimpleNamespace(files=[str(tmp_path)], max_age=None)
     answer = files.SOURCE.read(base.Asked(["h1", "h2"], [], now, options, lambda *_words: None, lambda _name: None))
     assert {host: one["status"] for host, one in answer.judged} == {"h1": "compliant", "h2": "compliant"}
     assert len(answer.notes) == 3 and all("checked no host: no host matches both" in note for note in answer.notes)

@@ -12,6 +12,7 @@ import contextlib
 import gc
 import json
 import sys
+import types
 import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleError
@@ -56,6 +57,8 @@ else:
 _FAIL: t.Callable[[str], Exception] = AnsibleActionFail
 
 COLLECTION = "threadwise.smt."
+# The options of a task, each an attribute.
+Options = types.SimpleNamespace
 # Longest excerpt of a host's invalid output in a message.
 MAX_OUTPUT = 300
 
@@ -112,6 +115,10 @@ class _OwnAction(ActionBase):
             self._task.args = self._user.arguments(self.from_user, host)
         return {}
 
+    def validated(self, arguments: t.Mapping[str, dict[str, t.Any]]) -> Options:
+        """Return the task's options as the arguments declare them."""
+        return Options(**self.validate_argument_spec(argument_spec=dict(arguments))[1])
+
 
 class ControllerAction(_OwnAction):
     """An action that acts on the controller and makes no call on any host.
@@ -130,10 +137,9 @@ class ControllerAction(_OwnAction):
         # Ansible makes a process for this task alone: the inventory in it is no garbage, and not to be looked through.
         gc.freeze()
         super().run(tmp, task_vars)
-        _dummy, options = self.validate_argument_spec(argument_spec=dict(self.arguments))
-        return self.act(options, task_vars or {})
+        return self.act(self.validated(self.arguments), task_vars or {})
 
-    def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
+    def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for.
 
         Args:

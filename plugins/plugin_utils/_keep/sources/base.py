@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import types
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
@@ -73,7 +74,7 @@ class Asked:
     hosts: t.Sequence[str]
     others: t.Sequence[str]
     now: datetime.datetime
-    options: t.Mapping[str, t.Any]
+    options: types.SimpleNamespace
     registered: t.Callable[[str, str], t.Any]
     secret: t.Callable[[str], t.Any]
 

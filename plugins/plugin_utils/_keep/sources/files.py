@@ -267,7 +267,7 @@ def _plain(decision: compliances.Decision) -> dict[str, t.Any]:
 
 
 def _read(asked: Asked) -> ComplianceAnswer:
-    paths = sorted(set(asked.options["files"] or ()))
+    paths = sorted(set(asked.options.files or ()))
     if not paths:
         raise SourceError(
             "smt_compliance_files is not set: name the files, directories or archives of the checks that are to be one"
@@ -284,7 +284,7 @@ def _read(asked: Asked) -> ComplianceAnswer:
         )
     notes = sorted([*failed, *reader.notes])
     more = f"; {wording.counted(len(notes), 'file')} could not be used" if notes else ""
-    hours = asked.options["max_age"]
+    hours = asked.options.max_age
     return ComplianceAnswer(
         base.judged(
             asked,

@@ -262,8 +262,8 @@ def _heard(asked: Asked, source: prometheus.Prometheus, hours: float) -> Heard:
     options = asked.options
     which = Names(
         [*asked.hosts, *asked.others],
-        options["label"],
-        {str(name): str(host) for name, host in (options["names"] or {}).items()},
+        options.label,
+        {str(name): str(host) for name, host in (options.names or {}).items()},
     )
     span = f"[{max(1, round(hours * 3600))}s]"
     times, pulls = (
@@ -282,7 +282,7 @@ def _heard(asked: Asked, source: prometheus.Prometheus, hours: float) -> Heard:
 
 
 def _read(asked: Asked) -> ComplianceAnswer:
-    hours = MAX_AGE_HOURS if asked.options["max_age"] is None else asked.options["max_age"]
+    hours = MAX_AGE_HOURS if asked.options.max_age is None else asked.options.max_age
     try:
         source = prometheus.Prometheus(server.access(asked.secret, variables.OF_COMPLIANCE), SECONDS, MAX_BYTES)
         heard = _heard(asked, source, hours)

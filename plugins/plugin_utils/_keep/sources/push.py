@@ -14,7 +14,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.sources.base 
 
 
 def _read(asked: Asked) -> ComplianceAnswer:
-    name = asked.options["results"]
+    name = asked.options.results
     if not name:
         raise SourceError("results is not set: it names the variable in which the result of smt_status was registered")
     return ComplianceAnswer([(host, compliance.from_registered(asked.registered(name, host))) for host in asked.hosts])

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import tarfile
+import types
 import zipfile
 
 import pytest
@@ -33,7 +34,7 @@ def document(hosts=None, ago=30, error=None):
 
 
 def asked(paths, hosts, others=(), **options):
-    options = {"files": [str(path) for path in paths], "max_age": None, **options}
+    options = types.SimpleNamespace(files=[str(path) for path in paths], **{"max_age": None, **options})
     return base.Asked(sorted(hosts), others, NOW, options, lambda *_words: None, lambda _name: None)
 
 

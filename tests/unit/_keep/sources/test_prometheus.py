@@ -9,6 +9,7 @@ import dataclasses
 import datetime
 import json
 import time
+import types
 
 import prometheus_server
 import pytest
@@ -22,7 +23,7 @@ AT = NOW.timestamp()
 
 
 def asked(hosts, others=(), now=NOW, url="http://127.0.0.1:1", **options):
-    options = {"label": None, "names": None, "max_age": None, **options}
+    options = types.SimpleNamespace(**{"label": None, "names": None, "max_age": None, **options})
     return base.Asked(sorted(hosts), others, now, options, lambda *_words: None, {"url": url}.get)
 
 
@@ -41,7 +42,7 @@ def samples(machines, name):
 def heard(hosts, machines, alive=None, now=NOW, others=(), extra=(), **options):
     """What is judged where the server has these machines, of which some are alive."""
     one = asked(hosts, others, now, **options)
-    which = prometheus.Names([*one.hosts, *one.others], one.options["label"], one.options["names"] or {})
+    which = prometheus.Names([*one.hosts, *one.others], one.options.label, one.options.names or {})
     words = [*samples(machines, "status_timestamp_seconds"), *extra]
     runs, now_alive = (samples(some, "pull_run_timestamp_seconds") for some in (machines, alive or machines))
     of_server = prometheus.Heard(words, runs, now_alive, which, now)

@@ -295,7 +295,7 @@ def an_action(tmp_path, monkeypatch):
     times = {"check": 10, "begin": 0.0, "on_breach": "continue", "design": "switchback", "after_switch": []}
     options = {**SWITCHES, **times, **where, "affinity_conflicts_of": [], "arms": list(trial.arms)}
     monkeypatch.setattr(signal, "signal", lambda *_given: None)
-    return bare(_options=options, _readings=types.SimpleNamespace(commands=[])), files, trial
+    return bare(_options=types.SimpleNamespace(**options), _readings=types.SimpleNamespace(commands=[])), files, trial
 
 
 def carry_out(action, first_check):
@@ -395,7 +395,7 @@ def report(files):
     """Build the report. Returns what the task returns, and the page."""
     action = smt_trial_report.ActionModule.__new__(smt_trial_report.ActionModule)
     action._task = types.SimpleNamespace(check_mode=False)
-    result = action.act({"trial_dir": str(files.path)}, {})
+    result = action.act(types.SimpleNamespace(trial_dir=str(files.path)), {})
     return result, (files.path / "index.html").read_text(encoding="utf-8")
 
 
