@@ -56,31 +56,7 @@ LOOKS = {**VERDICTS, BASELINE: (INK, "diamond")}
 ARM_COLOURS = ("on", "off", *(f"arm-{number}" for number in range(3, 9)))
 ARM_SHAPES = ("circle", "diamond", "square", "triangle-up", "cross", "triangle-down", "triangle-left", "triangle-right")
 # Candidate ticks of a ratio axis.
-RATIO_TICKS = (
-    0.01,
-    0.03,
-    0.1,
-    0.2,
-    0.3,
-    0.5,
-    0.6,
-    0.7,
-    0.8,
-    0.9,
-    0.95,
-    1.0,
-    1.05,
-    1.1,
-    1.2,
-    1.4,
-    1.6,
-    2.0,
-    3.0,
-    5.0,
-    10.0,
-    30.0,
-    100.0,
-)
+RATIOS = (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.4, 1.6, 2, 3, 5, 10, 30, 100)
 # Width of a label on the ratio axis with spacing, and what is left beside that axis for half of the last one.
 LABEL_WIDTH, INSET = 62, 30
 # Height of a bar, of a row of marks, of a row of a map, and of plots.
@@ -243,8 +219,8 @@ def ratio_ticks(low: float, high: float) -> list[float]:
     clear = math.log(high / low) * LABEL_WIDTH / (WIDTH - 2 * INSET)
     marks = [1.0]
     for side in (
-        sorted(tick for tick in RATIO_TICKS if 1 < tick <= high),
-        sorted((tick for tick in RATIO_TICKS if low <= tick < 1), reverse=True),
+        sorted(tick for tick in RATIOS if 1 < tick <= high),
+        sorted((tick for tick in RATIOS if low <= tick < 1), reverse=True),
     ):
         last = 1.0
         for tick in side:

@@ -18,7 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms impor
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms.base import Arm, ArmError
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation import order
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import goals
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import ArmLeftOut
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import host_result
 
 # Boots in each arm from which on pairs of boots get a verdict, as messages recommend it.
 RECOMMENDED = 4
@@ -46,7 +46,7 @@ class BootPlan:
     within: tuple[str, ...]
     asked: tuple[str, ...]
     boots: int
-    left_out: tuple[ArmLeftOut, ...] = ()
+    left_out: tuple[host_result.ArmLeftOut, ...] = ()
 
     @property
     def order(self) -> list[str]:
@@ -63,10 +63,10 @@ class BootPlan:
         return len(boots) + (1 if self.arm(boots[-1]).boot.argument else 0)
 
     @property
-    def arms(self) -> list[dict[str, t.Any]]:
+    def arms(self) -> list[host_result.Arm]:
         """All arms that are measured, the baseline first, as a result has them."""
         return [
-            {"name": arm.name, "title": arm.title, "baseline": arm.name == self.asked[0], "settings": arm.settings}
+            host_result.Arm(name=arm.name, title=arm.title, baseline=arm.name == self.asked[0], settings=arm.settings)
             for arm in map(catalogue.get, self.asked)
         ]
 
@@ -179,7 +179,7 @@ def make(asked: t.Sequence[str], boots: int, cannot: t.Mapping[str, str] = types
     at_run_time = [other.name for other in others if other not in own]
     first = baseline if at_run_time and not arm.takes_reboot else names_of_arms.AS_FOUND
     shown = tuple(
-        ArmLeftOut(name=name, title=catalogue.get(name).title, reason=reason)
+        host_result.ArmLeftOut(name=name, title=catalogue.get(name).title, reason=reason)
         for name, reason in cannot.items()
         if name in asked
     )

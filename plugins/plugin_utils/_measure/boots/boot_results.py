@@ -87,7 +87,7 @@ def join(
     done = len(results) == planned and after is not None
     samples = list(_samples(results, len(boot_plan.booted)))
     arms, left_out = _arms(results, boot_plan)
-    document: dict[str, t.Any] = {
+    document = {
         **{key: getattr(first, key) for key in ("schema", "schema_version", "host", "collection_version", "started")},
         "run": run,
         "finished": results[-1].result.finished,
@@ -128,21 +128,17 @@ def join(
         "events": [event for boot in results for event in _events(boot)],
         "restored": None if after is None else proof(before, after, mitigations),
     }
-    plain: dict[str, t.Any] = parts.plain(document)
-    return plain
+    return t.cast("dict[str, t.Any]", parts.plain(document))
 
 
 def _arms(results: t.Sequence[BootResult], boot_plan: BootPlan) -> tuple[list[Arm], list[ArmLeftOut]]:
     """Return the arms of all boots, the baseline first, and those that were not measured."""
     of_baseline = [boot.result for boot in results if boot.arm == boot_plan.booted[0].name]
     described = {arm.name: arm for result in of_baseline for arm in result.arms[1:]}
-    for arm in boot_plan.booted:
-        described[arm.name] = Arm(name=arm.name, title=arm.title, baseline=False, settings=arm.settings)
-    arms = [
-        parts.changed(described[name], baseline=name == boot_plan.asked[0])
-        for name in boot_plan.asked
-        if name in described
-    ]
+    described |= {
+        arm.name: arm for arm in boot_plan.arms if any(arm.name == booted.name for booted in boot_plan.booted)
+    }
+    arms = [described[name] for name in boot_plan.asked if name in described]
     refused = {
         arm.name: arm
         for result in of_baseline

@@ -137,7 +137,7 @@ class EvaluationByBoots:
         return {
             **described,
             "announcement": [*boot_plan.announcement(self._plan, asked.budget), *within],
-            "arms": self._plan.arms,
+            "arms": parts.plain(self._plan.arms),
             "arms_left_out": parts.plain(self._plan.left_out),
         }
 
