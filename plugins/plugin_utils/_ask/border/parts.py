@@ -35,6 +35,10 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """The base of what a host or a server sends. Its fields have the types and limits that it declares."""
 
 
+class Excerpt(Part, frozen=True, forbid_unknown_fields=False):
+    """A part of a file of which other parts are not read: later releases add fields."""
+
+
 Changed = t.TypeVar("Changed", bound=Part)
 
 
@@ -70,6 +74,13 @@ Moment = t.Annotated[str, text_of(20, schema.MOMENT["pattern"])]
 CpuList = t.Annotated[str, text_of(schema.MAX_CPU_LIST, schema.CPU_LIST["pattern"])]
 # CPUs, or cores by their CPUs ("0,4").
 CpuNumbers = t.Annotated[str, text_of(schema.MAX_CPU_LIST, schema.CPU_NUMBERS)]
+# A list within a file, far longer than any that is written, and the hosts of one.
+MAX_ITEMS, MAX_HOSTS = 1000, 200_000
+Line = t.Annotated[str, text_of(500, schema.ONE_LINE)]
+Lines = t.Annotated[tuple[Line, ...], at_most(MAX_ITEMS)]
+Texts = t.Annotated[tuple[Text, ...], at_most(MAX_ITEMS)]
+HostLine = t.Annotated[str, text_of(500, r"^[^\n]{1,500}$")]
+Day = t.Annotated[str, text_of(10, schema.DAY["pattern"])]
 Key = t.Annotated[str, text_of(schema.MAX_NAME, r"^[^\n]{1,255}$")]
 # A whole number stays one, as the host has written it.
 Number = (
@@ -130,14 +141,19 @@ def converted(data: t.Any, kind: type[Made]) -> Made:
         raise text.BorderError("nested too deeply") from None
 
 
-def changed(part: Changed, **fields: t.Any) -> Changed:
+def changed(part: Changed, **values: t.Any) -> Changed:
     """Return the same object with other values of some of its fields."""
-    return msgspec.structs.replace(part, **fields)
+    return msgspec.structs.replace(part, **values)
 
 
 def plain(part: t.Any) -> t.Any:
     """Return the data of an object, or of a tuple or a mapping of objects, as JSON has them."""
     return msgspec.json.decode(msgspec.json.encode(part))
+
+
+def fields(part: Part) -> dict[str, t.Any]:
+    """Return the fields of an object by name."""
+    return msgspec.structs.asdict(part)
 
 
 def schema_of(kind: t.Any) -> schema.Schema:

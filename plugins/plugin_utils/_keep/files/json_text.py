@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, usage
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, schema, usage
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import rechecks
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check, Format
@@ -18,20 +18,21 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import 
     remediation,
     waivers,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.exposure import cores_in_use
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import series
 
 SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/compliance", 3
 
-_ENCODE = json.JSONEncoder(allow_nan=False).encode
+_ENCODE = json.JSONEncoder(allow_nan=False, default=parts.fields).encode
 
 _TEXT = {"type": "string"}
 _TEXT_OR_NULL = schema.or_null(_TEXT)
 _TEXTS = {"type": "array", "items": _TEXT}
-_STATUS = schema.one_of(*compliance.STATUSES)
+_STATUSES = [status.value for status in Status]
 # The fields of a host that the file takes from its result as they are.
 KEPT = {
-    "status": schema.about(_STATUS, "What the check found."),
+    "status": schema.about(schema.one_of(*_STATUSES), "What the check found."),
     "sentence": schema.about(_TEXT, "Why, in one sentence; empty where there is nothing to say."),
     "wanted": schema.about(
         _TEXT_OR_NULL,
@@ -54,7 +55,7 @@ KEPT = {
 _ASPECT = schema.or_null(
     schema.whole(
         status=schema.about(
-            schema.one_of(compliance.COMPLIANT, compliance.DRIFTED, compliance.UNKNOWN),
+            schema.one_of(*(status.value for status in compliance.OF_ASPECTS)),
             "What the check found of this aspect.",
         ),
         reasons=schema.about(_TEXTS, "A sentence for each difference; the last one may only count the rest."),
@@ -95,7 +96,7 @@ _WAIVER = schema.or_null(
     schema.whole(
         until=schema.about(schema.DAY, "Its last day, of UTC."),
         state=schema.about(
-            schema.one_of(*waivers.STATES),
+            schema.one_of(*t.get_args(waivers.State)),
             f"Whether it is valid, ends within {waivers.NOTICE_DAYS} days, or is over and excuses nothing.",
         ),
         days_left=schema.about(
@@ -144,7 +145,7 @@ SCHEMA = schema.published(
                 schema.whole(
                     **{
                         status: schema.about({"type": "integer", "minimum": 0}, f"Number of hosts that are {status}.")
-                        for status in compliance.STATUSES
+                        for status in _STATUSES
                     }
                 )
             ),
@@ -235,23 +236,96 @@ SCHEMA = schema.published(
 )
 
 
+class CheckedHost(parts.Excerpt, frozen=True, kw_only=True):
+    """A host of a check."""
+
+    host: parts.HostLine
+    status: Status
+    sentence: parts.Text
+    wanted: parts.Line | None
+    scope: t.Literal["runtime", "boot", "both"] | None
+    hardware_class: parts.Line | None
+    decided_by: parts.Text | None
+    reboot_pending: bool | None
+    stale: parts.Texts | None
+    waiver: waivers.Leave | None
+    pending_rollback: bool
+    running: compliance.Aspect | None
+    configured: compliance.Aspect | None
+    memory: compliance.Aspect | None
+    memory_configured: compliance.Aspect | None
+    services: parts.Texts = ()
+    checked: parts.Moment | None = None
+
+
+class RestsOn(parts.Excerpt, frozen=True):
+    """What the evaluations rest on that decided."""
+
+    kernels: parts.Lines
+    microcode: parts.Lines
+    mitigations: t.Annotated[tuple[parts.Lines, ...], parts.at_most(parts.MAX_ITEMS)]
+    collection_versions: parts.Lines
+    governors: parts.Lines
+    boost: t.Annotated[tuple[bool, ...], parts.at_most(parts.MAX_ITEMS)]
+    first_day: parts.Day | None
+    last_day: parts.Day | None
+
+
+class Recheck(parts.Excerpt, frozen=True):
+    """A re-check of a host."""
+
+    host: parts.Line
+    run: parts.Line
+    day: parts.Day | None
+    age_days: parts.Count | None
+    kernel: parts.Line | None
+    mitigations: parts.Lines | None
+    state: t.Literal["holds", "changed", "not decided", "not compared"]
+
+
+class DecisionOfClass(parts.Excerpt, frozen=True):
+    """The decision of evaluations for a hardware class."""
+
+    hardware_class: parts.Line
+    rests_on: RestsOn
+    rechecks: t.Annotated[tuple[Recheck, ...], parts.at_most(parts.MAX_ITEMS)]
+
+
+class CheckFile(parts.Excerpt, frozen=True):
+    """A file of a check.
+
+    Attributes:
+        at: UTC.
+        error: why it checked no host; None where it did.
+        hosts: None where it checked none.
+        decisions: to which hosts are held.
+    """
+
+    schema: t.Literal["threadwise.smt/compliance"]
+    schema_version: t.Literal[2, 3]
+    at: parts.Moment
+    error: parts.Text | None
+    hosts: t.Annotated[tuple[CheckedHost, ...], parts.at_most(parts.MAX_HOSTS)] | None
+    decisions: t.Annotated[tuple[DecisionOfClass, ...], parts.at_most(parts.MAX_ITEMS)] = ()
+
+
 def document(check: Check) -> str:
     """Format the results as JSON text that matches :data:`SCHEMA`."""
     call = check.call
     hosts = [
         {
             "host": host,
-            **{key: result[key] for key in KEPT},
-            "stale": result["decision"] and result["decision"]["stale"],
-            "waiver": result["waiver"],
-            "pending_rollback": result["pending_rollback"] is not None,
+            **{key: getattr(result, key) for key in KEPT},
+            "stale": result.decision and result.decision.stale,
+            "waiver": result.waiver,
+            "pending_rollback": result.pending_rollback is not None,
             "remediation": remediation.text(host, result, call),
             **{
-                aspect: result[aspect] and {key: result[aspect][key] for key in ("status", "reasons")}
-                for aspect in compliance.ASPECTS
+                name: aspect and {"status": aspect.status, "reasons": aspect.reasons}
+                for name, aspect in result.aspects.items()
             },
-            "services": result["services"],
-            "checked": result["checked"],
+            "services": result.services,
+            "checked": result.checked,
             "look": cores_in_use.described(look) if (look := check.looks.get(host)) else None,
         }
         for host, result in check.judged

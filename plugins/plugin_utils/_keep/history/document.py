@@ -10,7 +10,7 @@ import statistics
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history.checks import Drift, History
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history.effects import Effect, Key
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import series
@@ -27,11 +27,8 @@ SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/history", 1
 MAX_DRIFTS = 500
 # Points of a picture.
 MAX_POINTS = 400
-# What a picture of the fleet has, with the statuses of each.
-NOT_AS_WANTED = {
-    "drifted": (compliance.DRIFTED, compliance.BAD_POLICY),
-    "not known": (compliance.UNKNOWN, *compliance.NOT_SEEN),
-}
+# What a picture of the fleet has.
+NOT_AS_WANTED = tuple(dict.fromkeys(status.row.in_history for status in Status if status.row.in_history))
 SIDES = ("better with SMT on", "better with SMT off")
 _DAY = datetime.timedelta(days=1)
 _HOUR = datetime.timedelta(hours=1)
@@ -342,11 +339,11 @@ def _fleet(history: History) -> charts.Picture | None:
     rows = [
         {"x": (check.at - first) / _DAY, "arm": name, "value": value, "low": value, "high": value}
         for check in shown
-        for name, statuses in NOT_AS_WANTED.items()
-        for value in [sum(check.counts.get(status, 0) for status in statuses)]
+        for name in NOT_AS_WANTED
+        for value in [sum(count for status, count in check.counts.items() if status.row.in_history == name)]
     ]
     along = f"days since {first:%Y-%m-%d}"
-    return charts.points(rows, list(NOT_AS_WANTED), "hosts", along, "Hosts that were not as wanted, over time")
+    return charts.points(rows, NOT_AS_WANTED, "hosts", along, "Hosts that were not as wanted, over time")
 
 
 def _picture(title: str, effects: t.Sequence[Effect], turns: t.Sequence[Turn], margin: float) -> charts.Picture:
