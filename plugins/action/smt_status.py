@@ -162,9 +162,8 @@ class ActionModule(HostAction):
             of_class = decisions["classes"][known]
             stale = rechecks.stale(of_class, facts, options["max_age"])
             measure = rechecks.to_measure(host, of_class, facts, stale, options["max_age"])
-            judged = parts.changed(
-                judged, decision=Decision(of_class["rests_on"], of_class["rechecks"], stale, measure)
-            )
+            decision = Decision(of_class["rests_on"], tuple(of_class["rechecks"]), tuple(stale), tuple(measure))
+            return parts.changed(judged, decision=decision)
         return judged
 
     def _slot(self, host: str, facts: dict[str, t.Any] | None) -> str | None:

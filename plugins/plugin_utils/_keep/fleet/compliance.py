@@ -114,9 +114,9 @@ class Decision(parts.Part, frozen=True):
     """
 
     rests_on: t.Mapping[str, t.Any]
-    rechecks: t.Sequence[t.Mapping[str, t.Any]]
-    stale: t.Sequence[str] = ()
-    measure: t.Sequence[str] = ()
+    rechecks: tuple[t.Mapping[str, t.Any], ...]
+    stale: tuple[str, ...] = ()
+    measure: tuple[str, ...] = ()
 
 
 class Compliance(parts.Part, frozen=True, kw_only=True):
@@ -160,7 +160,7 @@ class Compliance(parts.Part, frozen=True, kw_only=True):
     decision: Decision | None = None
     undecided: bool | None = None
     waiver: waivers.Leave | None = None
-    services: t.Sequence[str] = ()
+    services: tuple[str, ...] = ()
     checked: str | None = None
     running: Aspect | None = None
     configured: Aspect | None = None
@@ -284,7 +284,7 @@ def judge(
         pending_rollback=_pending_rollback(facts.get("pending_rollback")),
         holds_slot=holds_slot,
         undecided=False,
-        services=_services(facts),
+        services=tuple(_services(facts)),
     )
     found = parts.changed(found, **aspects)
     nothing = found.status is Status.COMPLIANT and without_smt(facts)

@@ -246,7 +246,7 @@ def _result(host: json_text.CheckedHost, decision: json_text.DecisionOfClass | N
     aspects = {name: getattr(host, name) for name in compliance.ASPECTS}
     held = None
     if host.stale is not None and decision is not None:
-        held = Decision(parts.plain(decision.rests_on), parts.plain(decision.rechecks), host.stale)
+        held = Decision(parts.plain(decision.rests_on), tuple(parts.plain(decision.rechecks)), host.stale)
     return Compliance(
         sentence=text.line(host.sentence, schema.MAX_TEXT),
         pending_rollback=compliance.Rollback() if host.pending_rollback else None,
