@@ -7,11 +7,10 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, waivers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import Compliance, Rollback
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import BY_ATTENTION, Status
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import terminal_table, wording
 
 COLUMNS = ("host", "status", "wanted", "class", "how")
 
@@ -98,7 +97,9 @@ def table(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> list[st
     in_order = ordered(judged)
     fine = sum(1 for dummy, result in judged if result.status is Status.COMPLIANT)
     shown = in_order if fine <= MAX_COMPLIANT_LINES else in_order[: len(in_order) - fine]
-    return fields.table(COLUMNS, (_cells(host, result) for host, result in shown), sentence(judged, left_out))
+    return terminal_table.of_hosts(
+        COLUMNS, (_cells(host, result) for host, result in shown), sentence(judged, left_out)
+    )
 
 
 def notes(strangers: t.Sequence[str], further: t.Sequence[str]) -> list[str]:
