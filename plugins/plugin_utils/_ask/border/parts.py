@@ -79,6 +79,20 @@ def in_order(words: t.Any) -> t.Any:
     return msgspec.Meta(extra_json_schema={"x-order": list(t.get_args(words))})
 
 
+# Of a field that is always written, and that files of others may lack.
+WRITTEN = msgspec.Meta(extra_json_schema={"x-written": True})
+
+
+def listed(*values: t.Any) -> t.Any:
+    """Return what names the values of an enumeration to readers of the published schema: those of some, in order."""
+    return msgspec.Meta(extra_json_schema={"enum": list(values)})
+
+
+def unread(published: schema.Schema) -> t.Any:
+    """Return what describes a field that nobody reads."""
+    return msgspec.Meta(extra_json_schema={"x-unread": True, **published})
+
+
 def empty_mapping() -> t.Any:
     """Return the default of a field: a mapping without entries."""
     return msgspec.field(default_factory=dict)
@@ -92,11 +106,11 @@ CpuList = t.Annotated[str, text_of(schema.MAX_CPU_LIST, schema.CPU_LIST["pattern
 # CPUs, or cores by their CPUs ("0,4").
 CpuNumbers = t.Annotated[str, text_of(schema.MAX_CPU_LIST, schema.CPU_NUMBERS)]
 # A list within a file, far longer than any that is written, and the hosts of one.
-MAX_ITEMS, MAX_HOSTS = 1000, 200_000
-Line = t.Annotated[str, text_of(500, schema.ONE_LINE)]
+MAX_ITEMS, MAX_HOSTS, MAX_LINE = 1000, 200_000, 500
+Line = t.Annotated[str, text_of(MAX_LINE, schema.ONE_LINE)]
 Lines = t.Annotated[tuple[Line, ...], at_most(MAX_ITEMS)]
 Texts = t.Annotated[tuple[Text, ...], at_most(MAX_ITEMS)]
-HostLine = t.Annotated[str, text_of(500, r"^[^\n]{1,500}$")]
+HostLine = t.Annotated[str, text_of(MAX_LINE, r"^[^\n]{1,500}$")]
 Day = t.Annotated[str, text_of(10, schema.DAY["pattern"])]
 Key = t.Annotated[str, text_of(schema.MAX_NAME, r"^[^\n]{1,255}$")]
 # A whole number stays one, as the host has written it.
@@ -207,7 +221,43 @@ def schema_of(kind: t.Any) -> schema.Schema:
     if schema.MISSING_LIBRARY is not None:
         return schema.strict()
     whole = msgspec.json.schema(kind)
-    return t.cast("schema.Schema", _inlined(whole, whole.get("$defs", {})))
+    named = whole.get("$defs", {})
+    for part in named.values():
+        _describe(part)
+    return t.cast("schema.Schema", _inlined(whole, named))
+
+
+_ATTRIBUTE = re.compile(r"^ {8}(\w+): (.+(?:\n {12}.+)*)", re.MULTILINE)
+
+
+def _describe(part: t.Any) -> None:
+    """Describe the fields of a class as its docstring does, where that says what they are to readers of the schema."""
+    section = part.get("description", "").partition("Attributes of the file:\n")[2]
+    for name, words in _ATTRIBUTE.findall(section):
+        line = " ".join(words.split())
+        part["properties"][name]["description"] = line[0].upper() + line[1:]
+    if section or "enum" in part:
+        part.pop("description", None)
+
+
+def without_limits(part: t.Any) -> t.Any:
+    """Return the schema of what is written: the limits by which files of others are read are none of it."""
+    if isinstance(part, list):
+        return [without_limits(entry) for entry in part]
+    if not isinstance(part, dict):
+        return part
+    if part.pop("x-unread", False):
+        return part
+    limits = {"maxItems", "maximum", *(("maxLength", "pattern") if part.get("maxLength", 0) >= MAX_LINE else ())}
+    kept = {key: without_limits(value) for key, value in part.items() if key not in limits}
+    if kept.get("minimum", 0) < 0:
+        del kept["minimum"]
+    if "properties" in kept:
+        always = [
+            name for name, field in kept["properties"].items() if field.pop("x-written", name in kept["required"])
+        ]
+        kept.update(required=always, additionalProperties=False)
+    return {key: kept[key] for key in sorted(kept, key=lambda key: key == "description")}
 
 
 def _inlined(part: t.Any, named: t.Mapping[str, t.Any]) -> t.Any:

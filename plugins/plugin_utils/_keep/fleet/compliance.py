@@ -46,23 +46,31 @@ _NO_SMT = (
 LACKING = "no SMT here, and the policy wants it enabled: it is off in the firmware (docs/firmware.md)"
 
 
-class Aspect(parts.Excerpt, frozen=True):
-    """What a check found of a part of a host.
+class WrittenAspect(parts.Excerpt, frozen=True):
+    """What files say of a part of a host.
 
-    Attributes:
-        status: compliant, drifted or unknown.
+    Attributes of the file:
+        status: what the check found of this aspect.
         reasons: a sentence for each difference; the last one may only count the rest.
-        blocked_by: what blocks a change at run time, or at all.
     """
 
-    status: Status
+    status: t.Annotated[Status, parts.listed(*OF_ASPECTS)]
     reasons: parts.Lines
-    blocked_by: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse the statuses that only a host has."""
         if self.status not in OF_ASPECTS:
             raise ValueError(f"Invalid enum value '{self.status}'")
+
+
+class Aspect(WrittenAspect, frozen=True):
+    """What a check found of a part of a host.
+
+    Attributes:
+        blocked_by: what blocks a change at run time, or at all.
+    """
+
+    blocked_by: str | None = None
 
     @property
     def is_drifted(self) -> bool:

@@ -67,16 +67,16 @@ class Waiver:
 class Leave(parts.Excerpt, frozen=True):
     """A waiver at the time of a check.
 
-    Attributes:
-        until: the last day, of UTC.
-        state: whether it is valid, ends soon or is over.
-        days_left: whole days that follow; negative when it is over.
-        reason: why.
+    Attributes of the file:
+        until: its last day, of UTC.
+        state: whether it is valid, ends within 30 days, or is over and excuses nothing.
+        days_left: whole days after that of the check: 0 on its last day, negative when it is over.
+        reason: why the host may differ.
         owner: who answers for it.
     """
 
     until: parts.Day
-    state: State
+    state: t.Annotated[State, parts.in_order(State)]
     days_left: t.Annotated[int, parts.between(-schema.MAX_SECONDS, schema.MAX_SECONDS)]
     reason: parts.Line
     owner: parts.Line

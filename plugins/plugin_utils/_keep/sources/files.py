@@ -253,7 +253,7 @@ def _result(host: json_text.CheckedHost, decision: json_text.DecisionOfClass | N
         decision=held,
         services=host.services,
         **{name: getattr(host, name) for name in kept},
-        **{name: aspect and parts.changed(aspect, blocked_by=None) for name, aspect in aspects.items()},
+        **{name: aspect and compliance.Aspect(aspect.status, aspect.reasons) for name, aspect in aspects.items()},
     )
 
 
