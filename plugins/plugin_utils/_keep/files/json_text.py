@@ -29,7 +29,6 @@ _ENCODE = json.JSONEncoder(allow_nan=False, default=parts.fields).encode
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 # The fields of a host that the file takes from its result as they are.
 KEPT = ("status", "sentence", "wanted", "scope", "hardware_class", "decided_by", "reboot_pending")
-_LATER = "Files of earlier releases lack it."
 _LOOK = schema.or_null(
     schema.whole(
         reason=schema.about(
