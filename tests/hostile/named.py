@@ -144,13 +144,13 @@ ALONE = {
 for _name, (_play, _key, _change) in ALONE.items():
     cases(_play, _key, {_name: _change}, alone=True)
 for _name, _run, _result in (
-    ("into the inventory", "../../inventory/host_vars", {"ansible_remote_tmp": LOOKUP}),
-    ("to a run of others", "old", {"run": "old"}),
+    ("into the inventory", "../../inventory/host_vars", (("ansible_remote_tmp", LOOKUP),)),
+    ("to a run of others", "old", (("run", "old"),)),
 ):
 
     def _answers(recordings, run=_run, changes=_result):
         described = {**recordings.answer(EVALUATION, "smt_benchmark.describe"), "uncollected": [run]}
-        collects = arena.of({"result": collected(**changes)})
+        collects = arena.of({"result": collected(**dict(changes))})
         return {"smt_benchmark.describe": arena.of(described), "smt_benchmark.collect": collects}
 
     case(f"an earlier run's name leads {_name}", EVALUATION, _answers)

@@ -88,8 +88,8 @@ class PulledHost(Fleet):
         variables = {**of_role("defaults"), **of_role("vars"), **{name: str(path) for name, path in paths.items()}}
         unit = TEMPLATES.get_template("threadwise-smt-pull.service.j2").render(variables)
         (line,) = re.findall("^ExecStart=(.*)$", unit, re.MULTILINE)
-        how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "check": False}
-        done = subprocess.run(shlex.split(line), cwd=self.place, env=self.environment, **how)
+        how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        done = subprocess.run(shlex.split(line), cwd=self.place, env=self.environment, check=False, **how)
         return done.returncode, done.stdout
 
     def metrics(self) -> dict[str, object]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 
 import yaml
 from docutils import nodes
@@ -39,9 +40,10 @@ html_use_index = False
 ANSIBLE = "https://docs.ansible.com/ansible/latest/"
 PAGES = {
     "action_plugins": "plugins/action.html",
-    "ansible_collections.ansible.builtin.ssh_connection": "collections/ansible/builtin/ssh_connection.html",
     "common_return_values": "reference_appendices/common_return_values.html",
 }
+# A plugin of another collection that comes with Ansible.
+PLUGIN = re.compile(r"ansible_collections\.((?:ansible|community)\.\w+)\.(\w+)")
 
 
 def into_ansible(
@@ -51,6 +53,8 @@ def into_ansible(
     None for one that Ansible's documentation is not known to have.
     """
     page = PAGES.get(wanted["reftarget"])
+    if plugin := PLUGIN.fullmatch(wanted["reftarget"]):
+        page = f"collections/{plugin[1].replace('.', '/')}/{plugin[2]}.html"
     return nodes.reference("", "", text, internal=False, refuri=ANSIBLE + page) if page else None
 
 

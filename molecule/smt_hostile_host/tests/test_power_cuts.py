@@ -64,7 +64,7 @@ def test_an_evaluation_loses_no_sample_that_was_kept(host, moment):
 
 
 def test_the_next_evaluation_works_and_sweeps_up(host):
-    assert start("after-cuts", **dict(PLAN, smt_eval_budget=20)).wait() == 0, said("after-cuts")
+    assert start("after-cuts", **{**PLAN, "smt_eval_budget": 20}).wait() == 0, said("after-cuts")
     assert host.run("ls -A %s", RUNS).stdout == ""
 
 

@@ -128,9 +128,9 @@ def run_module(host, check=False, **options):
     given = {name: value for name, value in arguments.items() if value is not None}
     name = "ansible_collections.threadwise.smt.plugins.modules.smt_firmware_facts"
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-    how = {"env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "check": False}
+    how = {"env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     asked = json.dumps({"ANSIBLE_MODULE_ARGS": {**given, "_ansible_check_mode": check}})
-    return subprocess.run([sys.executable, "-m", name], input=asked, **how).stdout
+    return subprocess.run([sys.executable, "-m", name], input=asked, check=False, **how).stdout
 
 
 def kernel(**changes):

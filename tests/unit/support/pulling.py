@@ -38,8 +38,8 @@ sys.exit(0 if policy == "compliant" else 2)
 
 
 def git(directory: pathlib.Path, *arguments: str) -> str:
-    how = {"cwd": directory, "check": True, "capture_output": True, "text": True}
-    return subprocess.run(["git", *AUTHOR, *arguments], **how).stdout.strip()
+    command = ["git", *AUTHOR, *arguments]
+    return subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True).stdout.strip()
 
 
 class Place:

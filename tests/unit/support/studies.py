@@ -89,8 +89,15 @@ ALL = {"shape": (1, 4, 2), "names": ["all_threads"]}
 def overhead(blocks=6):
     """A machine of four cores, all threads busy with SMT on and off."""
     done, taken = {"smt_on": 5, "smt_off": 4}, {"smt_on": 1.6, "smt_off": 1.0}
-    of_all, further = lambda arm, _spot, count: done[arm] / count, lambda arm, _spot: {"latency": taken[arm]}
-    return _result("units", "compute-bound tasks", UNITS, of_all, further, blocks, **ALL)
+    return _result(
+        "units",
+        "compute-bound tasks",
+        UNITS,
+        lambda arm, _spot, count: done[arm] / count,
+        lambda arm, _spot: {"latency": taken[arm]},
+        blocks,
+        **ALL,
+    )
 
 
 # HP World 2004, SAP SD on a DL560: users -> response time in s, None where it failed.
@@ -138,9 +145,16 @@ def threads_2014(blocks=6):
 
 def busy_2014(blocks=6):
     """One worker alone beside busy threads, with its sibling online and offline."""
-    wall, of_cpu = lambda arm, _spot, _count: BUSY[arm][1], lambda arm, _spot: {"cpu_time": BUSY[arm][0]}
-    how = {"shape": (1, 2, 2), "names": ["single"]}
-    return _result("loop", "busy loop beside others", TIMES, wall, of_cpu, blocks, **how)
+    return _result(
+        "loop",
+        "busy loop beside others",
+        TIMES,
+        lambda arm, _spot, _count: BUSY[arm][1],
+        lambda arm, _spot: {"cpu_time": BUSY[arm][0]},
+        blocks,
+        shape=(1, 2, 2),
+        names=["single"],
+    )
 
 
 def both_2014(blocks=6):

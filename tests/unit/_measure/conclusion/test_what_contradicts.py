@@ -203,7 +203,11 @@ def test_one_boot_of_each_side_is_said_wherever_its_effect_is(names, arms):
     assert found["basis"].startswith("8 blocks of one boot on each side, ")
 
 
-NONE, MANY = (lambda _block: 0.0), (lambda block: 110.0 + block)
+NONE = 0.0
+
+
+def many(block):
+    return 110.0 + block
 
 
 def open_load(metrics, on, off, asked=None, used=0.4, done=(1000, 1000), **options):
@@ -231,9 +235,9 @@ def open_load(metrics, on, off, asked=None, used=0.4, done=(1000, 1000), **optio
         (TAIL, [9.0], [14.0], "on"),
         (TAIL, [14.0], [9.0], "off"),
         ({**TAIL, **MEDIAN}, [9.0, 5.0], [14.0, 4.0], "on"),  # The tail is what is waited for.
-        (ERRORS, [NONE], [MANY], "on"),
+        (ERRORS, [NONE], [many], "on"),
         ({**TAIL, **ERRORS}, [9.0, 5.0], [14.0, 120.0], "on"),
-        ({**TAIL, **ERRORS}, [9.0, MANY], [14.0, NONE], "by_workload"),
+        ({**TAIL, **ERRORS}, [9.0, many], [14.0, NONE], "by_workload"),
         # One error in all is none of the arm.
         ({**TAIL, **ERRORS}, [9.0, lambda block: float(block == 3)], [14.0, NONE], "on"),
     ],
@@ -252,7 +256,7 @@ def test_what_the_load_generator_gives_decides_nothing(metrics, on, off, choice,
         (open_load(TAIL, [14.0], [9.0], asked=1000, noise=0.03), "off"),
         # Nothing that may differ is known. Each block has to say it, or nearly each.
         (open_load({}, [], [], asked=1000), "undecided"),
-        (open_load(ERRORS, [NONE], [MANY], blocks=4), "undecided"),
+        (open_load(ERRORS, [NONE], [many], blocks=4), "undecided"),
     ],
 )
 def test_what_else_is_known_of_a_rate_that_is_the_same(document, choice):
