@@ -64,7 +64,7 @@ def text_of(most: int | None, pattern: str = "", least: int = 0) -> t.Any:
     return msgspec.Meta(max_length=most, pattern=schema.exact(pattern) or None, min_length=least or None)
 
 
-def between(low: int, high: int) -> t.Any:
+def between(low: int, high: int | None) -> t.Any:
     """Return the limits of a number."""
     return msgspec.Meta(ge=low, le=high)
 

@@ -243,7 +243,11 @@ def _words(origin: str, by: str | None, check: json_text.CheckFile) -> t.Iterato
 def _result(host: json_text.CheckedHost, decision: json_text.DecisionOfClass | None) -> Compliance:
     """Return what a file says of a host. Commands that it says to give are not passed on."""
     kept = ("status", "wanted", "scope", "hardware_class", "decided_by", "reboot_pending", "checked", "waiver")
-    aspects = {name: getattr(host, name) for name in compliance.ASPECTS}
+    aspects: dict[str, t.Any] = {
+        name: found and compliance.Aspect(found.status, found.reasons)
+        for name in compliance.ASPECTS
+        for found in [getattr(host, name)]
+    }
     held = None
     if host.stale is not None and decision is not None:
         held = Decision(parts.plain(decision.rests_on), tuple(parts.plain(decision.rechecks)), host.stale)
@@ -253,7 +257,7 @@ def _result(host: json_text.CheckedHost, decision: json_text.DecisionOfClass | N
         decision=held,
         services=host.services,
         **{name: getattr(host, name) for name in kept},
-        **{name: aspect and compliance.Aspect(aspect.status, aspect.reasons) for name, aspect in aspects.items()},
+        **aspects,
     )
 
 
