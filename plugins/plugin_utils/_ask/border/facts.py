@@ -232,6 +232,8 @@ class Consumer(Part, frozen=True, kw_only=True):
 
 Consumers = t.Annotated[tuple[t.Annotated[Consumer, about("")], ...], at_most(100)]
 
+# What a documented fact is that no class declares, by its type: where that says enough, it needs no declaration.
+BY_TYPE = {"bool": bool, "int": Integer, "float": Number, "str": Sentence, "list": Sentences}
 # The module itself is for hosts, and not typed.
 _RETURN = importlib.import_module("ansible_collections.threadwise.smt.plugins.modules.smt_facts").RETURN
 
@@ -239,8 +241,7 @@ _RETURN = importlib.import_module("ansible_collections.threadwise.smt.plugins.mo
 @functools.partial(
     parts.with_documented,
     documentation=yaml_load(_RETURN)["ansible_facts"]["contains"]["smt"]["contains"],
-    # A fact needs no declaration where its type says enough: results of earlier versions lack it.
-    by_type={"bool": bool, "int": Integer, "float": Number, "str": Sentence, "list": Sentences},
+    by_type=BY_TYPE,
 )
 class Facts(Part, frozen=True, kw_only=True):
     """``ansible_facts['smt']`` of a host.
