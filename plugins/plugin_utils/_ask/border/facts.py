@@ -193,11 +193,6 @@ class Cpus(Part, frozen=True, kw_only=True):
     offline: t.Annotated[CpuList, about("CPU list of the CPUs that are present, can be brought online and are not.")]
     isolated: t.Annotated[CpuList, about("CPU list of the CPUs that the scheduler leaves alone.")]
 
-    @property
-    def usable(self) -> str:
-        """CPU list of the CPUs that the host can use; of those present some may be none."""
-        return ",".join(filter(None, (self.online, self.offline)))
-
 
 class Boot(Part, frozen=True, kw_only=True):
     """SMT-related boot arguments."""
@@ -243,7 +238,7 @@ _RETURN = importlib.import_module("ansible_collections.threadwise.smt.plugins.mo
     documentation=yaml_load(_RETURN)["ansible_facts"]["contains"]["smt"]["contains"],
     by_type=BY_TYPE,
 )
-class Facts(Part, frozen=True, kw_only=True):
+class Facts(Part, frozen=True, kw_only=True, dict=True, gc=True):
     """``ansible_facts['smt']`` of a host.
 
     Whichever version of the collection read them, the facts are there that have no default; the others came later. All
@@ -285,13 +280,14 @@ class Facts(Part, frozen=True, kw_only=True):
     @property
     def core_cpus(self) -> list[tuple[int, ...]]:
         """The CPUs of each core that is known."""
-        return [core for core in map(cpulist.parse, self.sibling_groups) if core]
+        return list(filter(None, self.topology.cores))
 
-    @property
+    @functools.cached_property
     def topology(self) -> Topology:
         """What is known of the host's cores, packages and nodes."""
         return Topology(
-            present=cpulist.parse(self.cpus.usable),
+            # Of those present some may be none that the host can use.
+            present=cpulist.parse(",".join(filter(None, (self.cpus.online, self.cpus.offline)))),
             online=cpulist.parse(self.cpus.online),
             cores=tuple(map(cpulist.parse, self.sibling_groups)),
             packages=tuple(map(cpulist.parse, self.packages)),
@@ -404,7 +400,7 @@ def _check_class(facts: Facts, name: str) -> None:
     The class is of the kernel's cores. Facts with measured or declared siblings show others.
     """
     match = _CLASS.fullmatch(name)
-    shape = {"sockets": str(len(facts.packages)), "cpus": str(len(set(cpulist.parse(facts.cpus.usable))))}
+    shape = {"sockets": str(len(facts.packages)), "cpus": str(len(facts.topology.present))}
     if facts.source not in sibling_source.NOT_THE_KERNELS:
         shape.update(cores=str(len(facts.sibling_groups)), numbering=facts.numbering)
     wrong = [name for name, value in shape.items() if match is None or match[name] != value]
