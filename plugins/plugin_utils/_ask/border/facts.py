@@ -1,13 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host's facts, ``smt``, ``smt_memory`` and ``smt_firmware``, as objects, what follows from them, and the consistency
-of their parts.
-"""
+"""A host's facts as one object: what each part holds, what follows from it, and the consistency of its parts."""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import json
 import re
 import typing as t
 
@@ -34,9 +33,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.parts i
     text_of,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.schema import MAX_CPUS, MAX_NUMBER, ONE_LINE
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError, line
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError, line, parse
 
-# As made by the package `_facts` of module_utils.
+# As made by `_set.facts` of module_utils.
 _CLASS = re.compile(
     r"[a-z0-9_]{1,20}-(?P<sockets>[0-9]{1,5})s(?P<cores>[0-9]{1,5})c(?P<cpus>[0-9]{1,5})t-(?P<numbering>[a-z]{1,10})-[0-9a-f]{8}"
 )
@@ -47,7 +46,6 @@ Short = t.Annotated[str, at_most(100)]
 Word = t.Annotated[str, text_of(100, r"^[A-Za-z0-9_.:/ -]*$")]
 Argument = t.Annotated[str, at_most(4096)]
 Line = t.Annotated[str, text_of(100, ONE_LINE)]
-Title = t.Annotated[str, text_of(200, ONE_LINE)]
 Sentences = t.Annotated[tuple[Sentence, ...], at_most(1000)]
 Arguments = t.Annotated[tuple[Argument, ...], at_most(100)]
 CpuLists = t.Annotated[tuple[CpuList, ...], at_most(MAX_CPUS)]
@@ -343,7 +341,10 @@ def of_answer(registered: t.Any) -> Facts | None:
         BorderError: as :func:`made`.
     """
     kept = registered.get("ansible_facts") if isinstance(registered, dict) else None
-    return made(kept["smt"]) if isinstance(kept, dict) and "smt" in kept else None
+    if not isinstance(kept, dict) or "smt" not in kept:
+        return None
+    # What went through a template has Ansible's own kinds of texts and containers.
+    return made(parse(json.dumps(kept["smt"], default=str)))
 
 
 def check(facts: Facts) -> None:
