@@ -80,7 +80,7 @@ class ActionModule(ControllerAction):
         if "recorded" not in answer:
             failed = facts if answer.get("skipped") is True or not answer else answer
             return host_proof.HostProof(name, why(failed, MAX_TEXT) or "it was not looked at: an earlier task failed")
-        by_measuring = parts.converted(siblings.get("measured"), Measured | None)
+        by_measuring = parts.converted(siblings["measured"], Measured) if siblings.get("measured") else None
         reason = None if by_measuring else why(siblings, MAX_TEXT) or "this was left out"
         proof = host_proof.of_host(name, self.facts(options["facts"], name), answer, by_measuring, reason)
         path = directory / f"{result_files.file_stem(name)}.json"

@@ -28,7 +28,7 @@ class ActionModule(ControllerAction):
     def act(self, options: dict[str, t.Any], play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Choose the hosts of each hardware class that are measured."""
         known = {host: self.facts(options["results"], host) for host in play["ansible_play_hosts"]}
-        classes = {host: facts and facts.hardware_class for host, facts in known.items()}
+        classes = {host: facts.hardware_class if facts else None for host, facts in known.items()}
         shares = sample.choose(classes, options["size"])
         for share in shares:
             display.display(sample.sentence(share, options["shared"]))

@@ -122,7 +122,7 @@ class ActionModule(HostAction):
             facts = parts.converted(answer["ansible_facts"]["smt"], Facts)
             memory = self._memory(options, task_vars)
         except HostFailedError as failure:
-            return {**failure.answer, "compliance": compliance.refused(why(failure.answer), wanted=wanted)}
+            return {**failure.answer, "compliance": compliance.refused(why(failure.answer) or "", wanted=wanted)}
         except AnsibleConnectionFailure as error:
             return {**_gone(str(error), wanted), "unreachable": True, "msg": str(error)}
         return {

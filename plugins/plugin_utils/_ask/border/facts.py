@@ -1,13 +1,12 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host's facts, ``smt``, ``smt_memory`` and ``smt_firmware``, as objects, what follows from them, and the consistency
-of their parts.
-"""
+"""A host's facts as one object: what each part holds, what follows from it, and the consistency of its parts."""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import json
 import re
 import typing as t
 
@@ -34,9 +33,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.parts i
     text_of,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.schema import MAX_CPUS, MAX_NUMBER, ONE_LINE
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError, line
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError, line, parse
 
-# As made by the package `_facts` of module_utils.
+# As made by `_set.facts` of module_utils.
 _CLASS = re.compile(
     r"[a-z0-9_]{1,20}-(?P<sockets>[0-9]{1,5})s(?P<cores>[0-9]{1,5})c(?P<cpus>[0-9]{1,5})t-(?P<numbering>[a-z]{1,10})-[0-9a-f]{8}"
 )
@@ -47,7 +46,6 @@ Short = t.Annotated[str, at_most(100)]
 Word = t.Annotated[str, text_of(100, r"^[A-Za-z0-9_.:/ -]*$")]
 Argument = t.Annotated[str, at_most(4096)]
 Line = t.Annotated[str, text_of(100, ONE_LINE)]
-Title = t.Annotated[str, text_of(200, ONE_LINE)]
 Sentences = t.Annotated[tuple[Sentence, ...], at_most(1000)]
 Arguments = t.Annotated[tuple[Argument, ...], at_most(100)]
 CpuLists = t.Annotated[tuple[CpuList, ...], at_most(MAX_CPUS)]
@@ -193,11 +191,6 @@ class Cpus(Part, frozen=True, kw_only=True):
     offline: t.Annotated[CpuList, about("CPU list of the CPUs that are present, can be brought online and are not.")]
     isolated: t.Annotated[CpuList, about("CPU list of the CPUs that the scheduler leaves alone.")]
 
-    @property
-    def usable(self) -> str:
-        """CPU list of the CPUs that the host can use; of those present some may be none."""
-        return ",".join(filter(None, (self.online, self.offline)))
-
 
 class Boot(Part, frozen=True, kw_only=True):
     """SMT-related boot arguments."""
@@ -243,7 +236,7 @@ _RETURN = importlib.import_module("ansible_collections.threadwise.smt.plugins.mo
     documentation=yaml_load(_RETURN)["ansible_facts"]["contains"]["smt"]["contains"],
     by_type=BY_TYPE,
 )
-class Facts(Part, frozen=True, kw_only=True):
+class Facts(Part, frozen=True, kw_only=True, dict=True, gc=True):
     """``ansible_facts['smt']`` of a host.
 
     Whichever version of the collection read them, the facts are there that have no default; the others came later. All
@@ -285,13 +278,14 @@ class Facts(Part, frozen=True, kw_only=True):
     @property
     def core_cpus(self) -> list[tuple[int, ...]]:
         """The CPUs of each core that is known."""
-        return [core for core in map(cpulist.parse, self.sibling_groups) if core]
+        return list(filter(None, self.topology.cores))
 
-    @property
+    @functools.cached_property
     def topology(self) -> Topology:
         """What is known of the host's cores, packages and nodes."""
         return Topology(
-            present=cpulist.parse(self.cpus.usable),
+            # Of those present some may be none that the host can use.
+            present=cpulist.parse(",".join(filter(None, (self.cpus.online, self.cpus.offline)))),
             online=cpulist.parse(self.cpus.online),
             cores=tuple(map(cpulist.parse, self.sibling_groups)),
             packages=tuple(map(cpulist.parse, self.packages)),
@@ -347,7 +341,10 @@ def of_answer(registered: t.Any) -> Facts | None:
         BorderError: as :func:`made`.
     """
     kept = registered.get("ansible_facts") if isinstance(registered, dict) else None
-    return made(kept["smt"]) if isinstance(kept, dict) and "smt" in kept else None
+    if not isinstance(kept, dict) or "smt" not in kept:
+        return None
+    # What went through a template has Ansible's own kinds of texts and containers.
+    return made(parse(json.dumps(kept["smt"], default=str)))
 
 
 def check(facts: Facts) -> None:
@@ -404,7 +401,7 @@ def _check_class(facts: Facts, name: str) -> None:
     The class is of the kernel's cores. Facts with measured or declared siblings show others.
     """
     match = _CLASS.fullmatch(name)
-    shape = {"sockets": str(len(facts.packages)), "cpus": str(len(set(cpulist.parse(facts.cpus.usable))))}
+    shape = {"sockets": str(len(facts.packages)), "cpus": str(len(facts.topology.present))}
     if facts.source not in sibling_source.NOT_THE_KERNELS:
         shape.update(cores=str(len(facts.sibling_groups)), numbering=facts.numbering)
     wrong = [name for name, value in shape.items() if match is None or match[name] != value]

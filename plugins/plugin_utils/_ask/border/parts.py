@@ -167,10 +167,9 @@ def with_documented(
             words = entry["description"]
             plain_words = _MARKUP.sub(r"\1", words if isinstance(words, str) else " ".join(words))
             fields[name] = (t.Annotated[kind, about(plain_words)], *default)
-    made: t.Any = msgspec.defstruct(
-        known.__name__, [(name, *rest) for name, rest in fields.items()], bases=(known,), frozen=True, kw_only=True
-    )
-    return t.cast("type[Changed]", made)
+    declared = [(name, *rest) for name, rest in fields.items()]
+    options: dict[str, t.Any] = {"module": known.__module__, "frozen": True, "kw_only": True}
+    return t.cast("type[Changed]", msgspec.defstruct(known.__name__, declared, bases=(known,), **options))
 
 
 def decoded(document_text: str, kind: type[Made]) -> Made:

@@ -353,33 +353,27 @@ def running(facts: Facts, desired: policy.DesiredState) -> Aspect:
     if facts.active is None and not nothing:
         return _aspect(Status.UNKNOWN, ["the kernel does not report which online CPUs share a core"])
     try:
-        now = smt_state.from_files(facts.control, bool(facts.active), facts.cpus.online, facts.cpus.usable)
         shape = facts.topology
-        only = smt_scope.resolve(desired.cores, shape, None)
+        now = smt_state.of_cpus(facts.control, bool(facts.active), shape.online, shape.present)
+        only = smt_scope.resolve(desired.cores, shape, None) if desired.is_part else None
         if nothing:
             return _aspect(Status.COMPLIANT)
         threads = {policy.ENABLED: None, policy.DISABLED: 1}[desired.state] if desired.state else desired.threads
         numeric = smt_transition.takes_numbers(facts.hardware_class or "")
-        goal = smt_transition.predict(now, shape.cores, threads, origin=_origin(facts, now), numeric=numeric, only=only)
+        origin: smt_state.State | None = None
+        if facts.online_before:
+            # Of the state before the first change of this host: what was offline in it was off on purpose.
+            origin = {**now, "online": list(cpulist.parse(facts.online_before))}
+        goal = smt_transition.predict(now, shape.cores, threads, origin=origin, numeric=numeric, only=only)
     except smt_state.StateError as error:
         # Without the online CPUs the status is unknown; where the desired state is not possible, the present state
         # differs from it.
         return _aspect(
             Status.UNKNOWN if facts.supported is None else Status.DRIFTED, [str(error)], blocked_by=str(error)
         )
-    differences = smt_state.differences(now, goal)
-    return (
-        _aspect(Status.DRIFTED, _differences(goal, now), facts.methods.runtime.blocked_by)
-        if differences
-        else _aspect(Status.COMPLIANT)
-    )
-
-
-def _origin(facts: Facts, now: smt_state.State) -> smt_state.State | None:
-    """Return the state before the first change of this host:
-    the CPUs that were off on purpose are those that were offline in it.
-    """
-    return {**now, "online": list(cpulist.parse(facts.online_before))} if facts.online_before else None
+    differences = _differences(goal, now)
+    blocked_by = facts.methods.runtime.blocked_by
+    return _aspect(Status.DRIFTED, differences, blocked_by) if differences else _aspect(Status.COMPLIANT)
 
 
 def configured(facts: Facts, desired: policy.DesiredState) -> Aspect:

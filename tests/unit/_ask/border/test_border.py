@@ -222,6 +222,21 @@ def test_results_of_earlier_versions_lack_a_fact():
             facts.made({**FACTS, "online_before": wrong})
 
 
+def test_facts_that_ansible_kept_are_those_of_the_host_or_refused():
+    class Tagged(str):
+        """As ansible-core 2.19 has texts that it made of templates."""
+
+        __slots__ = ()
+
+    kept = {Tagged(name): Tagged(value) if isinstance(value, str) else value for name, value in FACTS.items()}
+    assert facts.of_answer({"ansible_facts": {"smt": kept}}) == facts.made(FACTS)
+    for nothing in (None, "x", {}, {"failed": True, "msg": "gone"}, {"ansible_facts": {"motd": 1}}):
+        assert facts.of_answer(nothing) is None
+    for wrong in (None, [], {}, {**FACTS, "cores": "4"}, {**FACTS, "sibling_groups": ["0-1", "1-2"]}):
+        with pytest.raises(text.BorderError):
+            facts.of_answer({"ansible_facts": {"smt": wrong}})
+
+
 def test_a_new_fact_is_documented_and_read_and_that_is_all():
     """Results from before it are as good as ever, and what judges a host takes its facts with it and without it."""
     new = {"microcode": {"type": "str", "description": "Such as V(0xf0)."}, "more": {"type": "list"}}
