@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
@@ -32,8 +31,7 @@ class ActionModule(ControllerAction):
         if options["shown"]:
             failure = self._user.registered_by_any(options["shown"])["failing"].get(host)
             return {"changed": False} if failure is None else _found(failure["status"], failure["sentence"])
-        registered = self._user.registered(options["results"], host)
-        registered = registered if isinstance(registered, dict) else {}
+        registered = self.registered(options["results"], host)
         if host in options["not_contacted"]:
             return _ended(compliance.NOT_CONTACTED, unreachable=True)
         if "error" in registered:
@@ -42,7 +40,7 @@ class ActionModule(ControllerAction):
                 if registered["error"] is not None
                 else {"changed": False}
             )
-        if "smt" in fields.mapping(registered, "ansible_facts"):
+        if self.facts(options["results"], host):
             return {"changed": False}
         result = compliance.from_registered(registered)
         status = result["status"]

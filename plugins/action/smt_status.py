@@ -11,10 +11,12 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.module_utils._set.slot.settings import SlotError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import command_line
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostAction, HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.registered import why
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, parts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts, Slot
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_hosts.memory import Memory
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import basis, rechecks
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import json_text
@@ -114,24 +116,23 @@ class ActionModule(HostAction):
         if is_gone:
             return _gone(compliance.NOT_CONTACTED, wanted)
         try:
-            facts = self.ask("smt_facts", "smt_facts", {"sysroot": options["sysroot"]}, task_vars)["ansible_facts"][
-                "smt"
-            ]
+            answer = self.ask("smt_facts", "smt_facts", {"sysroot": options["sysroot"]}, task_vars)
+            facts = parts.converted(answer["ansible_facts"]["smt"], Facts)
             memory = self._memory(options, task_vars)
         except HostFailedError as failure:
-            return {**failure.answer, "compliance": compliance.refused(fields.why(failure.answer), wanted=wanted)}
+            return {**failure.answer, "compliance": compliance.refused(why(failure.answer) or "", wanted=wanted)}
         except AnsibleConnectionFailure as error:
             return {**_gone(str(error), wanted), "unreachable": True, "msg": str(error)}
         return {
             "changed": False,
             "compliance": self._judge(host, facts, options, scope, memory),
-            "threads_per_core": facts["threads_per_core"]["online_max"],
+            "threads_per_core": facts.threads_per_core.online_max,
         }
 
     def _judge(
-        self, host: str, facts: dict[str, t.Any], options: dict[str, t.Any], scope: str, memory: dict[str, t.Any] | None
+        self, host: str, facts: Facts, options: dict[str, t.Any], scope: str, memory: dict[str, t.Any] | None
     ) -> compliance.ComplianceResult:
-        known = facts["hardware_class"]
+        known = facts.hardware_class
         decided = self._user.registered(options["decisions"], host) or {}
         decisions = (decided.get("by_path") or {}).get(options["results"]) or {}
         consumers = {**(options["consumers"] or {}), **({"kubelet": "restart"} if options["kubernetes"] else {})}
@@ -142,14 +143,14 @@ class ActionModule(HostAction):
                 known,
                 decisions.get("classes"),
                 decisions.get("error"),
-                compliance.without_smt(facts),
+                facts.without_smt,
             )
         except policy.UndecidedError as error:
             without = _not_counted(decisions.get("refused") or [])
             return compliance.refused(f"{error}{without}", hardware_class=known, undecided=True)
         except FleetError as error:
             return compliance.refused(str(error), compliance.BAD_POLICY, hardware_class=known)
-        slot = self._slot(host, facts.get("reboot_slot"))
+        slot = self._slot(host, facts.reboot_slot) if facts.reboot_slot else None
         judged = compliance.judge(facts, desired, scope, memory, consumers, slot)
         if desired.decided_by:
             of_class = decisions["classes"][known]
@@ -162,16 +163,14 @@ class ActionModule(HostAction):
             }
         return judged
 
-    def _slot(self, host: str, facts: dict[str, t.Any] | None) -> str | None:
-        """Return the sentence about the slot for a reboot that a host says it holds; None without."""
-        if facts is None:
-            return None
+    def _slot(self, host: str, slot: Slot) -> str:
+        """Return the sentence about the slot for a reboot that a host says it holds."""
         try:
             of_user = reboot.wanted(self._user, host)
         except (SlotError, AnsibleActionFail):
             # Whatever reboots the host says so.
             of_user = reboot.NOTHING
-        return reboot.held(of_user, host, facts)
+        return reboot.held(of_user, host, slot)
 
     def _memory(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any] | None:
         """Return the memory aspects of the result, or None without a memory policy."""
@@ -181,7 +180,7 @@ class ActionModule(HostAction):
         if options["protect"] is not None:
             arguments["protect"] = options["protect"]
         answer = self.ask("smt_memory_facts", "smt_memory_facts", arguments, task_vars)
-        return compliance.memory_aspects(answer["ansible_facts"]["smt_memory"])
+        return compliance.memory_aspects(parts.converted(answer["ansible_facts"]["smt_memory"], Memory))
 
 
 def _refused(reason: str) -> dict[str, t.Any]:

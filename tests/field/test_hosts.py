@@ -4,6 +4,7 @@
 such a host shows.
 """
 
+import facts_maker
 import pytest
 import sysfs_tree
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
@@ -28,7 +29,7 @@ def gather(root, machine, **further):
 
 
 def judged(facts, state="enabled"):
-    return compliance.judge(facts, DesiredState(state), "runtime")
+    return compliance.judge(facts_maker.made(facts), DesiredState(state), "runtime")
 
 
 def vendor(name, product=""):

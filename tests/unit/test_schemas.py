@@ -12,6 +12,7 @@ import runpy
 import shlex
 import sys
 
+import facts_maker
 import jsonschema_rs
 import looks
 import pytest
@@ -104,13 +105,15 @@ RECHECK = {"host": "a", "run": "r", "day": None, "age_days": 3, "kernel": "6.12"
 def judged():
     """Return a host of each kind that the check knows."""
     off, facts = policy.desired_state("disabled", None, None, None, None, False), result_maker.result(blocks=1)["facts"]
+    unknown = facts_maker.made(facts, supported=None, active=None, control="absent")
+    facts = facts_maker.made(facts)
     rests_on = basis.together([basis.Basis("6.1.0", "0x1", ("mds: Mitigation: x",), "1.0.0", None, True)], [NOW])
     decision = {"rests_on": rests_on, "rechecks": [RECHECK], "stale": ["it is old"], "measure": ["a"]}
     waiver = waivers.parse({"until": "2026-03-01", "reason": "measured by the vendor", "owner": "jo"})
     return [
         ("a", {**compliance.judge(facts, off, "both"), "decision": decision}),
-        ("b", compliance.judge({**facts, "supported": None, "active": None, "control": "absent"}, off, "both")),
-        ("c", compliance.judge("no facts", off, "runtime")),
+        ("b", compliance.judge(unknown, off, "both")),
+        ("c", compliance.refused("it returned no facts", wanted="disabled", scope="runtime")),
         ("d", compliance.refused("no policy is set", compliance.BAD_POLICY)),
         ("e", compliance.from_registered({"unreachable": True, "msg": "no route"})),
         ("h", compliance.refused("its last word is old", compliance.SILENT)),

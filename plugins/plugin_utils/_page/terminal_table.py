@@ -1,6 +1,8 @@
 # Copyright: threadwise.smt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The numbers of a host as a table for a terminal: each workload in both arms, its change, interval and verdict."""
+"""Tables for a terminal: of many hosts, and of the numbers of one: each workload in both arms, its change, interval and
+verdict.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,25 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change
 MAX_ROWS = 20
 # The longest name of a workload in a row, and columns between two cells.
 MAX_TITLE, GAP = 40, 2
+
+# The widest column of a table of hosts, beside its last one.
+MAX_WIDTH = 48
+
+
+def of_hosts(columns: tuple[str, ...], rows: t.Iterable[tuple[str, ...]], last: str) -> list[str]:
+    """Format rows as lines of a table.
+
+    Args:
+        columns: headings; only the last column may be wider than ``MAX_WIDTH``.
+        rows: a text for each column, from anybody.
+        last: line below the table.
+    """
+    cells = [columns, *(tuple(map(host_text.visible, row)) for row in rows)]
+    widths = [min(MAX_WIDTH, max(len(row[column]) for row in cells)) for column in range(len(columns) - 1)]
+    lines = [
+        "  ".join([cell[:width].ljust(width) for cell, width in zip(row, widths)] + [row[-1]]).rstrip() for row in cells
+    ]
+    return [lines[0], "-" * len(lines[0]), *lines[1:], "", last]
 
 
 def lines(workloads: t.Iterable[t.Mapping[str, t.Any]], width: int) -> list[str]:

@@ -20,7 +20,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._know.topology impo
 from ansible_collections.threadwise.smt.plugins.module_utils._set import facts as smt_facts_module
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import snapshot as smt_snapshot
 from ansible_collections.threadwise.smt.plugins.modules import smt_facts
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import facts as border
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import facts as border, parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError
 from fake_host import Host
 from sysfs_tree import CPU, Machine
@@ -83,7 +83,7 @@ def test_cores_that_a_change_has_seen_are_known(tmp_path):
     host.ask("disabled")
     facts = smt_facts_module.gather(fs)
     expected = {"sibling_groups": ["0-1", "2-3", "4-5", "6-7"], "packages": ["0-7"], "complete": True}
-    assert shown(facts, expected) == expected and border.accept(facts) is facts
+    assert shown(facts, expected) == expected and parts.plain(border.made(facts)) == facts
 
 
 def test_facts_with_declared_siblings_keep_the_class_of_the_kernel_s(tmp_path):
@@ -91,9 +91,10 @@ def test_facts_with_declared_siblings_keep_the_class_of_the_kernel_s(tmp_path):
     fs = files_of(tmp_path, sysfs_tree.files(Machine(cores=4, threads=1)))
     kernels, declared = smt_facts_module.gather(fs), smt_facts_module.gather(fs, [[0, 1], [2, 3]])
     assert declared["hardware_class"] == kernels["hardware_class"]
-    assert (declared["cores"], declared["numbering"]) == (2, "adjacent") and border.accept(declared) is declared
+    made = border.made(declared)
+    assert (made.cores, made.numbering) == (2, "adjacent") and parts.plain(made) == declared
     with pytest.raises(BorderError, match="hardware_class"):
-        border.accept({**declared, "source": "sysfs"})
+        border.made({**declared, "source": "sysfs"})
 
 
 @pytest.mark.parametrize("is_saved", [False, True])

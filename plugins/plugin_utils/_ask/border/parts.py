@@ -9,6 +9,7 @@ breaks a limit or has an unknown field, and describes it as JSON schema. The lim
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import arms, placements
@@ -22,6 +23,7 @@ except ImportError:
         """Stands in, so that an action can say in a sentence what is missing."""
 
         Meta = field = staticmethod(lambda *_arguments, **_options: None)
+        UnsetType, UNSET = type(None), None
 
         class Struct:
             def __init_subclass__(cls, **_options: t.Any) -> None:
@@ -29,6 +31,9 @@ except ImportError:
 
 
 Made = t.TypeVar("Made")
+# Of a field that came later, in data of an earlier version; as false as None, and not written again.
+Unset: t.TypeAlias = msgspec.UnsetType
+UNSET = msgspec.UNSET
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -39,7 +44,9 @@ Changed = t.TypeVar("Changed", bound=Part)
 
 
 def about(description: str) -> t.Any:
-    """Return what describes a field to readers of the published schema; it has the unit of a number."""
+    """Return what describes a field to readers of the published schema; it has the unit of a number. Of an object an
+    empty text says what its fields say, and no more.
+    """
     return msgspec.Meta(description=description)
 
 
@@ -48,7 +55,7 @@ def at_most(most: int) -> t.Any:
     return msgspec.Meta(max_length=most)
 
 
-def text_of(most: int, pattern: str = "", least: int = 0) -> t.Any:
+def text_of(most: int | None, pattern: str = "", least: int = 0) -> t.Any:
     """Return the limits of a text: its length, and a regular expression that ends in ``$`` and means the end."""
     return msgspec.Meta(max_length=most, pattern=schema.exact(pattern) or None, min_length=least or None)
 
@@ -56,6 +63,16 @@ def text_of(most: int, pattern: str = "", least: int = 0) -> t.Any:
 def between(low: int, high: int) -> t.Any:
     """Return the limits of a number."""
     return msgspec.Meta(ge=low, le=high)
+
+
+def entries(most: int) -> t.Any:
+    """Return the limit of a mapping's length, which the published schema names before the mapping's keys."""
+    return msgspec.Meta(max_length=most, extra_json_schema={"type": "object", "maxProperties": most})
+
+
+def in_order(words: t.Any) -> t.Any:
+    """Return what makes the published schema list the words of a ``Literal`` in its order: msgspec sorts them."""
+    return msgspec.Meta(extra_json_schema={"x-order": list(t.get_args(words))})
 
 
 def empty_mapping() -> t.Any:
@@ -97,9 +114,37 @@ PlacementName = t.Annotated[
 ]
 
 
-def as_in(published: schema.Schema) -> t.Any:
-    """Return what describes a field that another schema checks."""
-    return msgspec.Meta(extra_json_schema=published)
+# Such as C(text) and V(text).
+_MARKUP = re.compile(r"\b[A-Z]\(([^)]*)\)")
+
+
+def with_documented(
+    known: type[Changed], documentation: t.Mapping[str, t.Any], by_type: t.Mapping[str, t.Any]
+) -> type[Changed]:
+    """Return a class with all fields that are documented, and with their descriptions.
+
+    Args:
+        known: the class that declares the others.
+        documentation: name of a field -> its entry in ``RETURN`` of a module.
+        by_type: type in such an entry -> that of a field which no class declares: it may be null, and be missing.
+    """
+    if schema.MISSING_LIBRARY is not None:
+        return known
+    fields: dict[str, t.Any] = {
+        field.name: (field.type, *([] if field.required else [field.default]))
+        for field in msgspec.structs.fields(known)
+    }
+    for name, entry in documentation.items():
+        if name not in fields and entry["type"] in by_type:
+            fields[name] = (by_type[entry["type"]] | None | Unset, UNSET)
+        if name in fields and "description" in entry:
+            kind, *default = fields[name]
+            words = entry["description"]
+            plain_words = _MARKUP.sub(r"\1", words if isinstance(words, str) else " ".join(words))
+            fields[name] = (t.Annotated[kind, about(plain_words)], *default)
+    declared = [(name, *rest) for name, rest in fields.items()]
+    options: dict[str, t.Any] = {"module": known.__module__, "frozen": True, "kw_only": True}
+    return t.cast("type[Changed]", msgspec.defstruct(known.__name__, declared, bases=(known,), **options))
 
 
 def decoded(document_text: str, kind: type[Made]) -> Made:
@@ -157,10 +202,14 @@ def _inlined(part: t.Any, named: t.Mapping[str, t.Any]) -> t.Any:
     inlined = {
         key: _inlined(value, named)
         for key, value in whole.items()
-        if key not in ("$defs", "$ref", "default") and (key, type(value)) != ("title", str)
+        if key not in ("$defs", "$ref", "default")
+        and (key, type(value)) != ("title", str)
+        and (key, value) != ("description", "")
     }
     if "anyOf" in inlined:
         inlined = {**_joined(inlined.pop("anyOf")), **inlined}
+    if "x-order" in inlined:
+        inlined["enum"].sort(key=[*inlined.pop("x-order"), None].index)
     return {key: inlined[key] for key in sorted(inlined, key=lambda key: _ORDER.index(key) if key in _ORDER else -1)}
 
 

@@ -125,7 +125,7 @@ def conclude(result: HostResult, now: datetime.datetime) -> Conclusion | None:
                 f"{result.host}: {name} is {getattr(result, name)}, which is in the future: set the clock of the host,"
                 " and evaluate it again"
             )
-    hardware_class = result.facts.get("hardware_class")
+    hardware_class = result.facts.hardware_class
     if not hardware_class or not recorded.concerns_smt(result):
         return None
     analysis = HostAnalysis(result)

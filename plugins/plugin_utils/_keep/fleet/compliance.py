@@ -11,21 +11,21 @@ of `smt_boot_args`: a host is compliant where those two modules would change no 
 from __future__ import annotations
 
 import datetime
-import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._know.consumers import settings as consumer_settings
 from ansible_collections.threadwise.smt.plugins.module_utils._know.firmware import agreement
-from ansible_collections.threadwise.smt.plugins.module_utils._know.siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.module_utils._know.topology.topology import Topology
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import arguments as boot_arguments
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import (
     scope as smt_scope,
     state as smt_state,
     transition as smt_transition,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.registered import why
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_hosts.memory import Memory
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import policy
 
 COMPLIANT, DRIFTED, BAD_POLICY, UNKNOWN, UNREACHABLE = "compliant", "drifted", "bad_policy", "unknown", "unreachable"
@@ -71,23 +71,22 @@ _NO_SMT = (
 )
 # How the sentence of a host begins of which the firmware may be to blame.
 LACKING = "no SMT here, and the policy wants it enabled: it is off in the firmware (docs/firmware.md)"
-_NUMBER = re.compile(r"[0-9]{1,9}")
 
 ComplianceResult = dict[str, t.Any]
 
 
 def judge(
-    facts: t.Any,
+    facts: Facts,
     desired: policy.DesiredState,
     scope: str,
-    memory: fields.Facts | None = None,
-    consumers: fields.Facts | None = None,
+    memory: t.Mapping[str, t.Any] | None = None,
+    consumers: t.Mapping[str, t.Any] | None = None,
     holds_slot: str | None = None,
 ) -> ComplianceResult:
     """Compare one host with its desired state.
 
     Args:
-        facts: ``ansible_facts['smt']``; values of an unexpected type count as unknown.
+        facts: of the host.
         desired: the desired state.
         scope: one of `policy.SCOPES`.
         memory: from :func:`memory_aspects`, or None without a memory policy.
@@ -108,21 +107,19 @@ def judge(
         sentence for each that believes in another number of CPUs than it has. ``checked``, when the host was checked,
         is None: whoever asked the host knows it (:func:`stamp`).
     """
-    if not isinstance(facts, dict):
-        return refused("it returned no facts", wanted=str(desired), scope=scope)
     try:
         now = running(facts, desired) if scope in (policy.RUNTIME, policy.BOTH) else None
         if now and now["status"] == COMPLIANT and not desired.anything:
             followed = [kind for kind, action in (consumers or {}).items() if action != consumer_settings.NONE]
             behind = _services(facts, followed)
-            now = _aspect(DRIFTED, behind, _blocked_by(facts, "runtime")) if behind else now
+            now = _aspect(DRIFTED, behind, facts.methods.runtime.blocked_by) if behind else now
     except smt_scope.ScopeError as error:
         return refused(
             f"{policy.DISABLED_ON}: {error}",
             BAD_POLICY,
             wanted=str(desired),
             scope=scope,
-            hardware_class=_text(facts.get("hardware_class")),
+            hardware_class=facts.hardware_class,
         )
     aspects = {
         "running": now,
@@ -131,23 +128,23 @@ def judge(
         "memory_configured": None,
         **(memory or {}),
     }
-    waiting = _pending_change(facts.get("pending_change"))
+    waiting = facts.pending_change.sentence if facts.pending_change else None
     if waiting:
         aspects = {
             name: dict(aspect, blocked_by=waiting) if aspect and aspect["status"] == DRIFTED else aspect
             for name, aspect in aspects.items()
         }
     statuses = [aspect["status"] for aspect in aspects.values() if aspect]
-    pending = fields.mapping(facts, "boot").get("reboot_required")
+    saved = facts.pending_rollback
     result = {
         "status": next((status for status in (DRIFTED, UNKNOWN) if status in statuses), COMPLIANT),
         "wanted": str(desired),
         "scope": scope,
         "decided_by": desired.decided_by,
-        "hardware_class": _text(facts.get("hardware_class")),
-        "reboot_pending": pending if isinstance(pending, bool) else None,
+        "hardware_class": facts.hardware_class,
+        "reboot_pending": facts.boot.reboot_required,
         "pending_change": waiting,
-        "pending_rollback": _pending_rollback(facts.get("pending_rollback")),
+        "pending_rollback": saved and {"since": _text(saved.since), "back_to": _text(saved.back_to)},
         "holds_slot": holds_slot,
         "decision": None,
         "undecided": False,
@@ -156,7 +153,7 @@ def judge(
         "checked": None,
         **aspects,
     }
-    nothing = result["status"] == COMPLIANT and without_smt(facts)
+    nothing = result["status"] == COMPLIANT and facts.without_smt
     shown = sentence(result) or (_nothing(facts, desired) if nothing else "")
     sentences = ". ".join(filter(None, [shown, waiting, result["holds_slot"]]))
     return dict(result, sentence=sentences, change=_change(result, facts, desired))
@@ -185,9 +182,7 @@ def from_registered(variable: t.Any) -> ComplianceResult:
     possible = STATUSES if is_judged else (UNKNOWN, UNREACHABLE)
     if isinstance(result, dict) and result.get("status") in possible and set(result) >= _FIELDS:
         return result
-    return refused(
-        fields.why(registered) or "it was not checked", UNREACHABLE if registered.get("unreachable") else UNKNOWN
-    )
+    return refused(why(registered) or "it was not checked", UNREACHABLE if registered.get("unreachable") else UNKNOWN)
 
 
 def stamp(moment: datetime.datetime) -> str:
@@ -195,138 +190,83 @@ def stamp(moment: datetime.datetime) -> str:
     return f"{moment.astimezone(datetime.UTC):{host_text.UTC_FORMAT}}"
 
 
-def without_smt(facts: fields.Facts) -> bool:
-    """Return whether no setting of a host would put two threads on a core.
-
-    A guest whose CPUs share cores by measurement, against its kernel, has SMT that it cannot see.
-    """
-    return (
-        facts.get("supported") is False
-        and facts.get("active") is not True
-        and not sibling_cache.disagreement(facts.get("measured"))
-    )
-
-
-def _nothing(facts: fields.Facts, desired: policy.DesiredState) -> str:
+def _nothing(facts: Facts, desired: policy.DesiredState) -> str:
     """Return what is to be said of a host without SMT. A machine of its own, of x86, can have it off in firmware, and
     has where the control reads ``on``: the kernel goes by what the processor could have.
     """
-    kernel = agreement.kernel_of(facts)
-    unless = {smt_state.ON: "", smt_state.NOT_SUPPORTED: ", or the processor has none"}.get(str(facts.get("control")))
-    of_firmware = (_text(facts.get("hardware_class")) or "").startswith("x86_64-") and not kernel.hypervisor
-    lacking = desired.state == policy.ENABLED and of_firmware and not kernel.hiding and unless is not None
-    return ". ".join(filter(None, [f"{LACKING}{unless}" if lacking else _NO_SMT, _text(facts.get("provider"))]))
+    unless = {smt_state.ON: "", smt_state.NOT_SUPPORTED: ", or the processor has none"}.get(facts.control)
+    of_firmware = (facts.hardware_class or "").startswith("x86_64-") and not facts.hypervisor
+    is_hiding = bool(agreement.hiding(facts.boot.running or ()))
+    lacking = desired.state == policy.ENABLED and of_firmware and not is_hiding and unless is not None
+    return ". ".join(filter(None, [f"{LACKING}{unless}" if lacking else _NO_SMT, _text(facts.provider)]))
 
 
-def running(facts: fields.Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
+def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
     """Compare the running system: drifted where `smt_state` would change a CPU or the control.
 
     Raises:
         ScopeError: the host does not have the part of a machine that the policy names.
     """
-    nothing = without_smt(facts) and bool(desired.state or desired.threads == 1)
+    nothing = facts.without_smt and bool(desired.state or desired.threads == 1)
     if desired.anything or (nothing and not desired.is_part):
         return _aspect(COMPLIANT)
-    active = facts.get("active")
-    if not isinstance(active, bool) and not nothing:
+    if facts.active is None and not nothing:
         return _aspect(UNKNOWN, ["the kernel does not report which online CPUs share a core"])
-    cpus = fields.mapping(facts, "cpus")
     try:
-        now = smt_state.from_files(
-            fields.if_text(facts.get("control")),
-            active if isinstance(active, bool) else False,
-            fields.if_text(cpus.get("online")),
-            # Of those present some may be none that the host can use.
-            ",".join(filter(None, (fields.if_text(cpus.get(name)) for name in ("online", "offline")))) or None,
-        )
-        shape = _topology(facts, now)
-        only = smt_scope.resolve(desired.cores, shape, None)
+        shape = facts.topology
+        now = smt_state.of_cpus(facts.control, bool(facts.active), shape.online, shape.present)
+        only = smt_scope.resolve(desired.cores, shape, None) if desired.is_part else None
         if nothing:
             return _aspect(COMPLIANT)
         threads = {policy.ENABLED: None, policy.DISABLED: 1}[desired.state] if desired.state else desired.threads
-        numeric = smt_transition.takes_numbers(_text(facts.get("hardware_class")) or "")
-        goal = smt_transition.predict(now, shape.cores, threads, origin=_origin(facts, now), numeric=numeric, only=only)
-    except cpulist.CpuListError as error:
-        return _aspect(UNKNOWN, [str(error)])
+        numeric = smt_transition.takes_numbers(facts.hardware_class or "")
+        origin: smt_state.State | None = None
+        if facts.online_before:
+            # Of the state before the first change of this host: what was offline in it was off on purpose.
+            origin = {**now, "online": list(cpulist.parse(facts.online_before))}
+        goal = smt_transition.predict(now, shape.cores, threads, origin=origin, numeric=numeric, only=only)
     except smt_state.StateError as error:
         # Without the online CPUs the status is unknown; where the desired state is not possible, the present state
         # differs from it.
-        known = facts.get("supported") is not None and isinstance(cpus.get("online"), str)
-        return _aspect(DRIFTED if known else UNKNOWN, [str(error)], blocked_by=str(error))
-    differences = smt_state.differences(now, goal)
-    return (
-        _aspect(DRIFTED, _differences(goal, now), _blocked_by(facts, "runtime")) if differences else _aspect(COMPLIANT)
-    )
+        return _aspect(UNKNOWN if facts.supported is None else DRIFTED, [str(error)], blocked_by=str(error))
+    differences = _differences(goal, now)
+    return _aspect(DRIFTED, differences, facts.methods.runtime.blocked_by) if differences else _aspect(COMPLIANT)
 
 
-def _topology(facts: fields.Facts, now: smt_state.State) -> Topology:
-    """Return what the facts say of a host's cores, packages and nodes; raise CpuListError when a list is not valid."""
-    groups = {
-        name: tuple(cpulist.parse(cpus) for cpus in fields.items(facts, name)[: cpulist.MAX_CPU + 1])
-        for name in ("sibling_groups", "packages")
-    }
-    nodes = {
-        int(node): cpulist.parse(cpus)
-        for node, cpus in fields.mapping(facts, "nodes").items()
-        if _NUMBER.fullmatch(str(node))
-    }
-    present, online = tuple(now["present"]), tuple(now["online"])
-    return Topology(
-        present=present, online=online, cores=groups["sibling_groups"], packages=groups["packages"], nodes=nodes
-    )
-
-
-def _origin(facts: fields.Facts, now: smt_state.State) -> smt_state.State | None:
-    """Return the state before the first change of this host:
-    the CPUs that were off on purpose are those that were offline in it.
-    """
-    before = fields.if_text(facts.get("online_before"))
-    return {**now, "online": list(cpulist.parse(before))} if before else None
-
-
-def configured(facts: fields.Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
+def configured(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
     """Compare the next boot: drifted where `smt_boot_args` would change an argument, whoever set it."""
     if desired.anything:
         return _aspect(COMPLIANT)
-    boot = fields.mapping(facts, "boot")
     try:
         needed = boot_arguments.desired_smt(boot_state(facts, desired))
     except policy.PolicyError as error:
         return _aspect(UNKNOWN, [str(error)], blocked_by=str(error))
-    arguments = boot.get("configured")
-    if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
+    if facts.boot.configured is None:
         return _aspect(
             UNKNOWN,
-            [f"the next boot's arguments are not known (boot loader: {_text(boot.get('loader')) or 'unknown'})"],
+            [f"the next boot's arguments are not known (boot loader: {facts.boot.loader or 'unknown'})"],
         )
-    differences = boot_arguments.differences(arguments, needed)
-    return _aspect(DRIFTED, differences, _blocked_by(facts, "boot")) if differences else _aspect(COMPLIANT)
+    differences = boot_arguments.differences(facts.boot.configured, needed)
+    return _aspect(DRIFTED, differences, facts.methods.boot.blocked_by) if differences else _aspect(COMPLIANT)
 
 
-def memory_aspects(facts: t.Any) -> dict[str, dict[str, t.Any] | None]:
+def memory_aspects(facts: Memory) -> dict[str, dict[str, t.Any] | None]:
     """Compare the memory policy of the running kernel (``memory``) and of the next boot (``memory_configured``) with
     the desired one.
-
-    Args:
-        facts: ``ansible_facts['smt_memory']``; its ``wanted`` is None where only services are protected from the OOM
-            killer.
     """
-    known = facts if isinstance(facts, dict) else {}
-    plan = fields.mapping(known, "wanted")
-    refusal = _text(plan.get("refusal"))
-    now = [*([refusal] if refusal else fields.items(plan, "differences")), *fields.items(known, "protect_differences")]
-    later = fields.items(plan, "boot_differences")
+    plan = facts.wanted
+    refusal = _text(plan.refusal) if plan else None
+    now = [*([refusal] if refusal else plan.differences if plan else ()), *(facts.protect_differences or ())]
+    later = plan.boot_differences if plan else ()
     return {
         "memory": _aspect(DRIFTED if now else COMPLIANT, now, refusal),
         "memory_configured": (
-            _aspect(DRIFTED if later else COMPLIANT, later, _text(plan.get("boot_blocked_by")) if later else None)
-            if plan
-            else None
+            _aspect(DRIFTED if later else COMPLIANT, later, plan.boot_blocked_by if later else None) if plan else None
         ),
     }
 
 
-def boot_state(facts: fields.Facts, desired: policy.DesiredState) -> str:
+def boot_state(facts: Facts, desired: policy.DesiredState) -> str:
     """Return the desired state as boot arguments can express it: ``enabled`` or ``disabled``.
 
     Raises:
@@ -339,24 +279,14 @@ def boot_state(facts: fields.Facts, desired: policy.DesiredState) -> str:
         )
     if desired.state:
         return desired.state
-    most = fields.mapping(facts, "threads_per_core").get("max")
+    most = facts.threads_per_core.max
     if desired.threads == 1:
         return policy.DISABLED
     if desired.threads == most:
         return policy.ENABLED
     raise policy.PolicyError(
-        f"no boot argument leaves {desired.threads} of {most if isinstance(most, int) else 'an unknown number of'}"
+        f"no boot argument leaves {desired.threads} of {'an unknown number of' if most is None else most}"
         " threads per core: use smt_policy_scope runtime, with smt_runtime_persist to keep it over boots"
-    )
-
-
-def _blocked_by(facts: fields.Facts, when: str) -> str | None:
-    """Return why no method can change SMT at ``runtime`` or ``boot``, or None where one can."""
-    methods = fields.mapping(fields.mapping(facts, "methods"), when)
-    if methods.get("chosen"):
-        return None
-    return (
-        next((_text(why) for why in fields.mapping(methods, "impossible").values()), None) or "no method is known here"
     )
 
 
@@ -377,7 +307,7 @@ def _needs(result: ComplianceResult) -> dict[str, bool]:
     }
 
 
-def _change(result: ComplianceResult, facts: fields.Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
+def _change(result: ComplianceResult, facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
     needs = _needs(result)
     try:
         boot = {"smt": boot_state(facts, desired)} if needs["configured"] else None
@@ -396,19 +326,7 @@ def _change(result: ComplianceResult, facts: fields.Facts, desired: policy.Desir
     }
 
 
-def _pending_change(change: t.Any) -> str | None:
-    """Return the sentence about a change that waits for its confirmation, with the way out; None where none waits."""
-    if not isinstance(change, dict):
-        return None
-    left = change.get("seconds_left")
-    seconds = f"in about {left} s" if isinstance(left, int) else "some time"
-    return _text(
-        f"a change {_text(change.get('by')) or ''} waits for its confirmation, and is rolled back {seconds} without it:"
-        " confirm it, or wait for that"
-    )
-
-
-def _services(facts: fields.Facts, kinds: t.Container[str] | None = None) -> list[str]:
+def _services(facts: Facts, kinds: t.Container[str] | None = None) -> list[str]:
     """Return the services that believe in another number of CPUs than they have, a sentence each.
 
     Args:
@@ -416,15 +334,10 @@ def _services(facts: fields.Facts, kinds: t.Container[str] | None = None) -> lis
         kinds: only services of the system of these kinds; None for all programs.
     """
     return [
-        fields.consumer(consumer, "has")
-        for consumer in fields.items(facts, "consumers")
-        if isinstance(consumer, dict)
-        and (kinds is None or (consumer.get("is_service") is True and consumer.get("program") in kinds))
+        consumer.sentence()
+        for consumer in facts.consumers or ()
+        if kinds is None or (consumer.is_service and consumer.program in kinds)
     ]
-
-
-def _pending_rollback(saved: t.Any) -> dict[str, str | None] | None:
-    return {name: _text(saved.get(name)) for name in ("since", "back_to")} if isinstance(saved, dict) else None
 
 
 def sentence(result: ComplianceResult) -> str:
@@ -459,4 +372,4 @@ def _aspect(status: str, reasons: t.Sequence[t.Any] = (), blocked_by: str | None
 
 
 def _text(value: t.Any) -> str | None:
-    return fields.line(value, MAX_TEXT)
+    return text.line(value, MAX_TEXT) or None if isinstance(value, str) else None

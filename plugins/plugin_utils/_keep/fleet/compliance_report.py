@@ -7,10 +7,9 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, waivers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import ComplianceResult
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import terminal_table, wording
 
 # What needs action comes first, the hosts that nobody could judge before those that are well.
 ATTENTION = (
@@ -92,7 +91,9 @@ def table(judged: t.Sequence[Judged], left_out: t.Sequence[str] = ()) -> list[st
     in_order = ordered(judged)
     fine = sum(1 for dummy, result in judged if result["status"] == compliance.COMPLIANT)
     shown = in_order if fine <= MAX_COMPLIANT_LINES else in_order[: len(in_order) - fine]
-    return fields.table(COLUMNS, (_cells(host, result) for host, result in shown), sentence(judged, left_out))
+    return terminal_table.of_hosts(
+        COLUMNS, (_cells(host, result) for host, result in shown), sentence(judged, left_out)
+    )
 
 
 def notes(strangers: t.Sequence[str], further: t.Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, policy
 
 VARIABLE = "smt_policy_waiver"
@@ -97,11 +97,11 @@ def parse(value: t.Any) -> Waiver | None:
     missing = [name for name in names if value.get(name) is None]
     if missing:
         raise WaiverError(f"{VARIABLE} has no {' and no '.join(missing)}: give until, a day, reason and owner")
-    texts = {name: fields.line(value[name], MAX_TEXT) for name in TEXTS}
+    texts = {name: text.line(value[name], MAX_TEXT).strip() if isinstance(value[name], str) else "" for name in TEXTS}
     for name, given in texts.items():
-        if not (given and given.strip()):
+        if not given:
             raise WaiverError(f"{VARIABLE} has the {name} {cpulist.quoted(value[name])}: give a text, in quotes")
-    return Waiver(_day(value["until"]), **{name: str(given).strip() for name, given in texts.items()})
+    return Waiver(_day(value["until"]), **texts)
 
 
 def _day(value: t.Any) -> datetime.date:

@@ -135,11 +135,6 @@ def cpus_of(text: t.Any) -> tuple[int, ...]:
         return ()
 
 
-def cores_of(facts: dict[str, t.Any]) -> list[tuple[int, ...]]:
-    """Return the CPUs of each core, as far as the host's facts have them."""
-    return [core for core in map(cpus_of, facts.get("sibling_groups") or []) if core]
-
-
 def by_key(result: HostResult, by_pair: bool = False) -> Samples:
     """Group samples by key, and by block or pair of boots."""
     samples: Samples = {}

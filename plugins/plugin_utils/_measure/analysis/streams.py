@@ -121,8 +121,7 @@ def cores(result: HostResult) -> int | None:
     """Return the number of cores that streams could use: the CPUs of any stream with SMT off, else the cores of the
     host's facts; None where not known.
     """
-    known = result.facts.get("cores")
-    return _cpus_of_streams(result, arms.SMT_OFF) or (known if isinstance(known, int) and known > 0 else None)
+    return _cpus_of_streams(result, arms.SMT_OFF) or result.facts.cores or None
 
 
 def _cpus_of_streams(result: HostResult, arm: str) -> int | None:

@@ -16,7 +16,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
     limits,
     measures,
     paired,
-    recorded,
     smt_metrics,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
@@ -56,7 +55,7 @@ def _sharing(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[st
     """Say which of the explicit CPUs share a core, as two workers on them show, and whether the kernel says so, too.
     Where one workload loses too little for a single CPU, it is none, however much others lose.
     """
-    siblings = [set(core) for core in recorded.cores_of(result.facts)]
+    siblings = [set(core) for core in result.facts.core_cpus]
     # Each was compared with the first one, which may itself be a core that two workers share.
     measured: dict[tuple[t.Any, ...], dict[str, tuple[float, float]]] = {}
     for comparison in comparisons:

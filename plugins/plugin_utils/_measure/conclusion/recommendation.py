@@ -216,7 +216,7 @@ def _licence(result: HostResult, main: t.Sequence[Comparison], licence: Licence 
 
 def _licences(result: HostResult, arm: str, per: str) -> int | None:
     """Return the number of cores, or of online threads in an arm; None where the topology is unknown."""
-    cores = recorded.cores_of(result.facts)
+    cores = result.facts.core_cpus
     if per == "core" or arm == arms.SMT_OFF:
         return len(cores) or None
     return sum(map(len, cores)) or None

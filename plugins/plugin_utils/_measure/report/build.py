@@ -24,7 +24,6 @@ import tempfile
 import typing as t
 from pathlib import Path
 
-from ansible_collections.threadwise.smt.plugins.module_utils._know.siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
@@ -225,9 +224,6 @@ def summarise(analysis: HostAnalysis, file: str, licence: recommendation.Licence
         licence: the price of licensed software, or None.
     """
     result = analysis.result
-    reboot = (
-        (result.facts.get("boot") or {}).get("reboot_required") if isinstance(result.facts.get("boot"), dict) else None
-    )
     return {
         "host": result.host,
         "run": result.run,
@@ -238,7 +234,7 @@ def summarise(analysis: HostAnalysis, file: str, licence: recommendation.Licence
         "finished": result.finished,
         "collected": result.collected,
         "collection_version": result.collection_version,
-        "hardware_class": result.facts.get("hardware_class"),
+        "hardware_class": result.facts.hardware_class,
         "environment": parts.plain(result.environment),
         "arms": parts.plain(result.arms),
         "arms_left_out": parts.plain(result.arms_left_out),
@@ -260,8 +256,8 @@ def summarise(analysis: HostAnalysis, file: str, licence: recommendation.Licence
         "restored": parts.plain(result.restored),
         "vulnerable": exposure.exposed(result),
         "exposure": [dataclasses.asdict(arm) for arm in exposure.of_arms(result)],
-        "reboot_required": reboot if isinstance(reboot, bool) else None,
-        "disagreement": sibling_cache.disagreement(result.facts.get("measured")),
+        "reboot_required": result.facts.boot.reboot_required,
+        "disagreement": result.facts.disagreement,
     }
 
 

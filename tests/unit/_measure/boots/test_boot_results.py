@@ -7,10 +7,11 @@ import datetime
 import math
 import random
 
+import facts_maker
 import night
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import decisions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import boot_plan, boot_results
@@ -46,7 +47,7 @@ def legs(pairs, scatter=0.0, seed=1):
     return made
 
 
-FACTS = legs(1)[0].result["facts"]
+FACTS = facts_maker.made(legs(1)[0].result["facts"])
 
 
 def joined(made, plan=None, after=FACTS, error=None, mitigations=()):
@@ -111,8 +112,7 @@ def test_what_is_missing_or_not_as_before_is_named():
     assert (result["outcome"], result["message"], primary(result)["n"]) == ("failed", "boot 3: no space", 2)
     result = joined(legs(1), after=None)
     assert result["outcome"] == "interrupted" and result["restored"] is None
-    after = copy.deepcopy(FACTS)
-    after["control"], after["boot"]["configured"] = "off", ["nosmt"]
+    after = facts_maker.made(parts.plain(FACTS), control="off", boot={"configured": ["nosmt"]})
     restored = joined(legs(1), after=after, mitigations=[[], ["mitigations=off"]])["restored"]
     changed = {"smt/control": "on before, off", "the next boot's arguments": "none before, nosmt"}
     changed["the running kernel's mitigations"] = "none before, mitigations=off"
@@ -169,4 +169,4 @@ def test_each_arm_keeps_what_the_kernel_showed_and_what_was_seen_within_a_boot()
     assert {arm: one.get("asked_bytes") for arm, one in observed.items()} == {"smt_on": 2, "smt_off": 1, "nosmt": None}
     assert observed["nosmt"]["cmdline"] == "quiet nosmt" and observed["smt_on"]["cmdline"] == "quiet"
     assert observed["nosmt"]["smt"]["control"] == "off" and observed["nosmt"]["smt"]["active"] is False
-    assert observed["smt_on"]["vulnerabilities"] == FACTS["vulnerabilities"]
+    assert observed["smt_on"]["vulnerabilities"] == parts.plain(FACTS.vulnerabilities)

@@ -9,7 +9,6 @@ import typing as t
 from statistics import median
 
 from ansible_collections.threadwise.smt.plugins.module_utils._know.siblings import (
-    cache as sibling_cache,
     source as sibling_source,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.sampling import quotas
@@ -109,7 +108,7 @@ def _of_the_run(result: HostResult) -> list[str]:
         )
     cautions += [*_undeclared(result), *_consumers(result)]
     cautions += [*background_load(result), *_stolen_time(result), *_hypervisor(result)]
-    if not result.facts.get("complete", True):
+    if not result.facts.complete:
         cautions.append("The topology is not complete: the place of some CPUs is not known.")
     return cautions
 
@@ -135,7 +134,7 @@ def _undeclared(result: HostResult) -> list[str]:
 
 def _consumers(result: HostResult) -> list[str]:
     """Return a caution about servers that count CPUs when they start, and did not count again in each arm."""
-    counted = [consumer["has"] for consumer in result.facts.get("consumers_after_switch") or ()]
+    counted = [consumer.has for consumer in result.facts.consumers_after_switch or ()]
     switched = len({arm.name for arm in result.arms} & set(recorded.OF_SMT)) > 1
     if not (counted and switched and any(workload.server for workload in result.plan.workloads or ())):
         return []
@@ -202,19 +201,17 @@ def zero_on_one_side(analysis: HostAnalysis) -> dict[str, str]:
 
 def _hypervisor(result: HostResult) -> list[str]:
     """Return cautions about siblings that a hypervisor may report wrongly."""
-    source = result.facts.get("source")
-    if source in sibling_source.NOT_THE_KERNELS:
-        return [f"The siblings are those {source}, not those that the kernel shows."]
-    measured = result.facts.get("measured")
-    disagreement = sibling_cache.disagreement(measured)
-    if disagreement:
-        return [f"{disagreement} The placements are the kernel's, so what they compare is not what their names say."]
+    facts = result.facts
+    if facts.source in sibling_source.NOT_THE_KERNELS:
+        return [f"The siblings are those {facts.source}, not those that the kernel shows."]
+    if facts.disagreement:
+        return [
+            f"{facts.disagreement} The placements are the kernel's, so what they compare is not what their names say."
+        ]
     name = result.environment.hypervisor
-    if not name or (isinstance(measured, dict) and measured.get("agrees_with_kernel") is True):
+    if not name or (facts.measured and facts.measured.agrees_with_kernel):
         return []
-    known = (
-        "was measured and is not clear" if isinstance(measured, dict) else "was not measured (smt_eval_probe: always)"
-    )
+    known = "was measured and is not clear" if facts.measured else "was not measured (smt_eval_probe: always)"
     return [f"This host is a guest ({name}), and which of its CPUs share a core of the real machine {known}."]
 
 

@@ -180,7 +180,7 @@ def _identity(result: HostResult, sample: Sample) -> list[t.Any]:
 
 def _run(result: HostResult) -> tuple[str, str, str | None]:
     """Return what all samples of a result share."""
-    return result.run, result.host, result.facts.get("hardware_class")
+    return result.run, result.host, result.facts.hardware_class
 
 
 def _worker_lines(

@@ -9,12 +9,12 @@ import shlex
 import statistics as plain_statistics
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._know.siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads.catalogue import BUILT_IN
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import HostResult, Sample
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import (
     comparisons as host_comparisons,
@@ -152,7 +152,7 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
         samples=[
             _sample_cells(result, place, sample) for place, sample in enumerate(result.samples[:MAX_SAMPLES_SHOWN])
         ],
-        facts=json.dumps(result.facts, indent=1, sort_keys=True, ensure_ascii=False),
+        facts=json.dumps(parts.plain(result.facts), indent=1, sort_keys=True, ensure_ascii=False),
     )
 
 
@@ -275,10 +275,10 @@ def _sample_cells(result: HostResult, place: int, sample: Sample) -> list[t.Any]
 # The machine
 
 
-def _cores_by_node(facts: dict[str, t.Any]) -> list[tuple[str, list[tuple[int, ...]]]]:
+def _cores_by_node(facts: Facts) -> list[tuple[str, list[tuple[int, ...]]]]:
     """Group cores with their CPUs by memory node where it is known."""
-    cores = recorded.cores_of(facts)
-    nodes = {name: set(recorded.cpus_of(cpus)) for name, cpus in (facts.get("nodes") or {}).items()}
+    cores = facts.core_cpus
+    nodes = {name: set(recorded.cpus_of(cpus)) for name, cpus in facts.nodes.items()}
     by_node = [(f"node {name}", [core for core in cores if core[0] in cpus]) for name, cpus in nodes.items()]
     by_node = [(name, members) for name, members in by_node if members]
     placed = {core for _name, members in by_node for core in members}
@@ -290,22 +290,21 @@ def _machine(result: HostResult) -> dict[str, t.Any]:
     facts = result.facts
     groups = _cores_by_node(facts)
     count = sum(len(core) for _name, cores in groups for core in cores)
-    cpus = facts.get("cpus") or {}
     chart = None
     if 0 < count <= MAX_CPUS_DRAWN:
-        sockets, cores = facts.get("sockets"), sum(len(of_node) for _name, of_node in groups)
-        packages = wording.counted(sockets, "package") if isinstance(sockets, int) else "unknown packages"
+        sockets, cores = facts.sockets, sum(len(of_node) for _name, of_node in groups)
+        packages = "unknown packages" if sockets is None else wording.counted(sockets, "package")
         counts = f"{packages}, {wording.counted(cores, 'core')}, {wording.counted(count, 'CPU')}"
         chart = charts.topology(
             groups,
-            set(recorded.cpus_of(cpus.get("offline"))),
+            set(recorded.cpus_of(facts.cpus.offline)),
             f"The machine: {counts}; the table has each core",
         )
     return {
         "groups": groups,
         "chart": chart,
-        "cpus": cpus,
-        "disagreement": sibling_cache.disagreement(facts.get("measured")),
+        "cpus": facts.cpus,
+        "disagreement": facts.disagreement,
     }
 
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What each arm leaves open of the kernel's list: nothing is called closed that may be open."""
 
+import facts_maker
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
@@ -135,7 +136,7 @@ def test_what_was_read_in_an_arm_counts_and_not_what_it_should_be(tmp_path):
         leg = result_maker.result(run=f"r-{number}", **options)
         leg["facts"]["vulnerabilities"] = kernels(tmp_path / arm, **changes)
         made.append(boot_results.BootResult(number, arm, leg))
-    facts = made[0].result["facts"]
+    facts = facts_maker.made(made[0].result["facts"])
     result = boot_results.join("r", made, boot_plan.make(["smt_on", "smt_off"], 1), facts, facts)
     results.accept(result, "joined")
     assert {one.basis for one in found(result).values()} == {"read"}
