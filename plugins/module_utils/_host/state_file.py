@@ -15,6 +15,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import
 
 SCHEMA_VERSION = 1
 
+FOLDERS = ("run/threadwise-smt", "var/lib/threadwise-smt")
+"""The folders of all these files, below the sysroot."""
+
 _BOOT_ID = "proc/sys/kernel/random/boot_id"
 _Content = t.TypeVar("_Content")
 
@@ -132,6 +135,30 @@ class StateFile(t.NamedTuple):
                     f"{fs.path(checked)} is not owned by root, or is writable by other users: correct its owner and"
                     " mode if you trust it, or remove it"
                 )
+
+
+class Kept:
+    """Which state files a host has, by one listing of each of their folders; in one that cannot be listed there may be
+    any, and who reads it says why it cannot.
+
+    Args:
+        fs: the host's files.
+    """
+
+    def __init__(self, fs: files.HostFs) -> None:
+        self._names: dict[str, t.Optional[list[str]]] = {}
+        for folder in FOLDERS:
+            try:
+                self._names[folder] = fs.listing(folder)
+            except (FileNotFoundError, NotADirectoryError):
+                self._names[folder] = []
+            except OSError:
+                self._names[folder] = None
+
+    def __contains__(self, path: str) -> bool:
+        folder = FOLDERS[path.startswith(FOLDERS[1])]
+        names = self._names[folder]
+        return names is None or path[len(folder) + 1 :].split("/", maxsplit=1)[0] in names
 
 
 def boot_id(fs: files.HostFs) -> str:

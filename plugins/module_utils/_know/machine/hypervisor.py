@@ -162,4 +162,7 @@ def _platform(fs: host_files.HostFs) -> str:
 
 
 def _first_match(text: str, names: _Names) -> "str | None":
-    return next((name for part, name in names if part in text), None)
+    for part, name in names:
+        if part in text:
+            return name
+    return None

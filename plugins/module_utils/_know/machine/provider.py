@@ -26,7 +26,7 @@ def about_threads(fs: host_files.HostFs, supported: "bool | None") -> "str | Non
         fs: the host's files.
         supported: whether the machine has SMT, as the facts say it.
     """
-    vendor, product = ((fs.read(_DMI + name) or "").strip() for name in ("sys_vendor", "product_name"))
+    vendor, product = (fs.read(_DMI + "sys_vendor") or "").strip(), (fs.read(_DMI + "product_name") or "").strip()
     chosen = _CHOSEN.get(vendor)
     if supported is not False or chosen is None:
         return None

@@ -14,6 +14,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.arguments
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.loaders import registry
 
+_NAMES = [loader.name for loader in registry.LOADERS]
+
 
 class BootFacts(TypedDict):
     """Facts about boot arguments. The lists hold the arguments that affect SMT, in order.
@@ -57,7 +59,7 @@ def read(fs: host_files.HostFs, detected: detection.DetectedLoader) -> BootFacts
     """
     cmdline = fs.read("proc/cmdline")
     running = None if cmdline is None else list(dict.fromkeys(smt_arguments(split_arguments(cmdline))))
-    configured = _configured([] if detected.loader is None else detected.loader.read_entries(fs))
+    configured = None if detected.loader is None else _configured(detected.loader.read_entries(fs))
     reboot_required = None if running is None or configured is None else not are_same(running, configured)
     return {"running": running, "configured": configured, "loader": detected.name, "reboot_required": reboot_required}
 
@@ -93,12 +95,12 @@ def methods(detected: detection.DetectedLoader, blocked_by: "str | None") -> Boo
     Returns:
         The methods.
     """
-    names = [loader.name for loader in registry.LOADERS]
     if detected.loader is None or detected.blocked_by is not None:
-        reasons = dict.fromkeys(names, detected.blocked_by or "no boot loader was found")
+        reasons = dict.fromkeys(_NAMES, detected.blocked_by or "no boot loader was found")
     else:
-        reasons = {name: f"the boot loader found here is {detected.name}" for name in names if name != detected.name}
+        reasons = dict.fromkeys(_NAMES, f"the boot loader found here is {detected.name}")
+        del reasons[detected.name]
         if blocked_by is not None:
             reasons[detected.name] = blocked_by
-    possible = [name for name in names if name not in reasons]
+    possible = [] if len(reasons) == len(_NAMES) else [detected.name]
     return {"chosen": possible[0] if possible else None, "possible": possible, "impossible": reasons}
