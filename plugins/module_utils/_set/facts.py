@@ -21,7 +21,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._know.consumers imp
 from ansible_collections.threadwise.smt.plugins.module_utils._know.machine import (
     hypervisor,
     ppc64_cpu,
-    provider,
     vulnerabilities,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._know.siblings import (
@@ -113,7 +112,9 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         SiblingsError: the siblings that are asked for are not valid, or not known on this host
     """
     kept = state_file.Kept(fs)
-    saved = _snapshot(fs) if smt_snapshot.PATH in kept or pending_rollback.ROLLED_BACK_PATH in kept else None
+    is_persistent = persistence.is_kept(fs)
+    is_changed = smt_snapshot.PATH in kept or pending_rollback.ROLLED_BACK_PATH in kept
+    saved = _snapshot(fs, is_persistent) if is_changed else None
     kernel = kernel_topology(fs, kept)
     measured = sibling_cache.load(fs) if sibling_cache.PATH in kept else None
     topology = kernel if siblings == sibling_source.KERNEL else sibling_source.applied(kernel, siblings, measured)
@@ -151,7 +152,7 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         "boot": boot_facts.read(fs, loader),
         "vulnerabilities": vulnerabilities.read(fs, guest_of is not None, active),
         "hypervisor": guest_of,
-        "provider": provider.about_threads(fs, supported),
+        "provider": hypervisor.about_threads(fs, supported),
         "kernel": (fs.read("proc/sys/kernel/osrelease") or "").strip() or None,
         "ppc64_cpu": ppc64_cpu.read(fs),
         "methods": {
@@ -193,12 +194,12 @@ def _consumers(
     return find.facts(running, history.load(fs, online), after)
 
 
-def _snapshot(fs: host_files.HostFs) -> "smt_snapshot.Snapshot | None":
+def _snapshot(fs: host_files.HostFs, is_persistent: bool) -> "smt_snapshot.Snapshot | None":
     """Return the snapshot from before this collection first changed the host; None if it did not,
     or if the snapshot cannot be read.
     """
     try:
-        return smt_snapshot.load(fs, persistence.is_kept(fs))
+        return smt_snapshot.load(fs, is_persistent)
     except smt_snapshot.SmtSnapshotError as error:
         fs.note(f"Which CPUs were off on purpose is not known: {error}.")
         return None
@@ -271,12 +272,13 @@ def _runtime_methods(fs: host_files.HostFs, control: str, topology: Topology, sh
     """Return the methods that can change the SMT state at run time on this host; none where what it shows of its CPUs
     contradicts itself (``shown``).
     """
-    reasons = {
-        "smt_control": shown or _control_blocked_by(fs, control, topology),
-        "cpu_online": shown or _online_blocked_by(fs, control, topology),
-    }
-    impossible = {name: reason for name, reason in reasons.items() if reason is not None}
-    possible = [name for name in reasons if name not in impossible]
+    possible, impossible = [], {}
+    for name, blocked_by in (("smt_control", _control_blocked_by), ("cpu_online", _online_blocked_by)):
+        reason = shown or blocked_by(fs, control, topology)
+        if reason is None:
+            possible.append(name)
+        else:
+            impossible[name] = reason
     return {"chosen": possible[0] if possible else None, "possible": possible, "impossible": impossible}
 
 
