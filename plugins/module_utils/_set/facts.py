@@ -29,17 +29,13 @@ from ansible_collections.threadwise.smt.plugins.module_utils._know.siblings impo
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._know.topology import cache as topology_cache, seen_cpus
 from ansible_collections.threadwise.smt.plugins.module_utils._know.topology.topology import Topology, read_topology
-from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import (
-    detection as boot_detection,
-    facts as boot_facts,
-)
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import detection as boot_detection
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.visit import record as boot_visit
 from ansible_collections.threadwise.smt.plugins.module_utils._set.rollback import record as rollback_record
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import (
     snapshot as smt_snapshot,
     state as smt_state,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.at_boot import persistence
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.rollback import pending as pending_rollback
 from ansible_collections.threadwise.smt.plugins.module_utils._set.slot import record as slot_record
 
@@ -112,9 +108,8 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         SiblingsError: the siblings that are asked for are not valid, or not known on this host
     """
     kept = state_file.Kept(fs)
-    is_persistent = persistence.is_kept(fs)
     is_changed = smt_snapshot.PATH in kept or pending_rollback.ROLLED_BACK_PATH in kept
-    saved = _snapshot(fs, is_persistent) if is_changed else None
+    saved = _snapshot(fs) if is_changed else None
     kernel = kernel_topology(fs, kept)
     measured = sibling_cache.load(fs) if sibling_cache.PATH in kept else None
     topology = kernel if siblings == sibling_source.KERNEL else sibling_source.applied(kernel, siblings, measured)
@@ -149,7 +144,7 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         "source": topology.source,
         "complete": topology.complete,
         "measured": measured,
-        "boot": boot_facts.read(fs, loader),
+        "boot": boot_detection.facts(fs, loader),
         "vulnerabilities": vulnerabilities.read(fs, guest_of is not None, active),
         "hypervisor": guest_of,
         "provider": hypervisor.about_threads(fs, supported),
@@ -157,7 +152,7 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         "ppc64_cpu": ppc64_cpu.read(fs),
         "methods": {
             "runtime": _runtime_methods(fs, control, topology, shown),
-            "boot": boot_facts.methods(loader, _write_blocked_by(fs, ("boot", "etc"))),
+            "boot": boot_detection.methods(loader, _write_blocked_by(fs, ("boot", "etc"))),
         },
         "hardware_class": hardware_class(fs, kernel, guest_of),
         "online_before": cpulist.render(saved["cpu"]["online"]) if saved else None,
@@ -194,12 +189,12 @@ def _consumers(
     return find.facts(running, history.load(fs, online), after)
 
 
-def _snapshot(fs: host_files.HostFs, is_persistent: bool) -> "smt_snapshot.Snapshot | None":
+def _snapshot(fs: host_files.HostFs) -> "smt_snapshot.Snapshot | None":
     """Return the snapshot from before this collection first changed the host; None if it did not,
     or if the snapshot cannot be read.
     """
     try:
-        return smt_snapshot.load(fs, is_persistent)
+        return smt_snapshot.load(fs)
     except smt_snapshot.SmtSnapshotError as error:
         fs.note(f"Which CPUs were off on purpose is not known: {error}.")
         return None
