@@ -138,27 +138,27 @@ class StateFile(t.NamedTuple):
 
 
 class Kept:
-    """Which state files a host has, by one listing of each of their folders; in one that cannot be listed there may be
-    any, and who reads it says why it cannot.
+    """Which files and folders are in those of the state files, by one listing each. In one that cannot be listed there
+    may be any: who reads it says why it cannot.
 
     Args:
         fs: the host's files.
     """
 
     def __init__(self, fs: files.HostFs) -> None:
-        self._names: dict[str, t.Optional[list[str]]] = {}
+        self._paths: set[str] = set()
+        self._unlisted: tuple[str, ...] = ()
         for folder in FOLDERS:
             try:
-                self._names[folder] = fs.listing(folder)
+                for name in fs.listing(folder):
+                    self._paths.add(f"{folder}/{name}")
             except (FileNotFoundError, NotADirectoryError):
-                self._names[folder] = []
+                continue
             except OSError:
-                self._names[folder] = None
+                self._unlisted += (folder,)
 
     def __contains__(self, path: str) -> bool:
-        folder = FOLDERS[path.startswith(FOLDERS[1])]
-        names = self._names[folder]
-        return names is None or path[len(folder) + 1 :].split("/", maxsplit=1)[0] in names
+        return path in self._paths or path.startswith(self._unlisted)
 
 
 def boot_id(fs: files.HostFs) -> str:

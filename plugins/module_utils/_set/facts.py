@@ -108,8 +108,7 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         SiblingsError: the siblings that are asked for are not valid, or not known on this host
     """
     kept = state_file.Kept(fs)
-    is_changed = smt_snapshot.PATH in kept or pending_rollback.ROLLED_BACK_PATH in kept
-    saved = _snapshot(fs) if is_changed else None
+    saved = _snapshot(fs) if smt_snapshot.PATH in kept or pending_rollback.ROLLED_BACK_PATH in kept else None
     kernel = kernel_topology(fs, kept)
     measured = sibling_cache.load(fs) if sibling_cache.PATH in kept else None
     topology = kernel if siblings == sibling_source.KERNEL else sibling_source.applied(kernel, siblings, measured)
@@ -122,8 +121,8 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
     guest_of = hypervisor.detect(fs)
     supported = None if shown else _supported(control, topology)
     running = find.running(kernel_files.KernelFiles(fs.sysroot))
-    is_counted = running or history.PATH in kept
-    consumers = _consumers(fs, running, topology, active) if is_counted else find.Facts([], [])
+    has_consumers = running or history.PATH in kept
+    consumers = _consumers(fs, running, topology, active) if has_consumers else find.Facts([], [])
     facts = {
         "supported": supported,
         "control": control,
@@ -162,7 +161,7 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         "consumers": consumers.now,
         "consumers_after_switch": consumers.after_switch,
     }
-    if boot_visit.FILE.path in kept:
+    if boot_visit.PROGRAM in kept:
         boot_visit.note_problem(fs)
     facts["problems"] = fs.problems
     return facts
@@ -176,9 +175,7 @@ def _pending_change(fs: host_files.HostFs) -> "dict[str, t.Any] | None":
     return None if pending is None else {"by": pending["by"], "seconds_left": pending_rollback.seconds_left(pending)}
 
 
-def _consumers(
-    fs: host_files.HostFs, running: "dict[str, t.Any]", topology: Topology, active: "bool | None"
-) -> find.Facts:
+def _consumers(fs: host_files.HostFs, running: find.Running, topology: Topology, active: "bool | None") -> find.Facts:
     """Return who counted CPUs before this collection changed them, and believes in that number still; and who would
     believe in another number after SMT is switched, of each core in use to one thread or to all of them.
     """

@@ -66,10 +66,10 @@ class Facts(t.NamedTuple):
     after_switch: "list[dict[str, t.Any]]"
 
 
-_Running = t.Dict[str, t.List[base.Process]]
+Running = t.Dict[str, t.List[base.Process]]
 
 
-def facts(running: _Running, online: base.Online, after_switch: "t.Iterable[int]") -> Facts:
+def facts(running: Running, online: base.Online, after_switch: "t.Iterable[int]") -> Facts:
     """Return the consumers that are wrong, and those that would be.
 
     Args:
@@ -84,9 +84,9 @@ def facts(running: _Running, online: base.Online, after_switch: "t.Iterable[int]
     return Facts(_facts(now), _facts([entry for entry in after if entry.consumer.process.pid not in pids]))
 
 
-def running(host: kernel_files.KernelFiles) -> _Running:
+def running(host: kernel_files.KernelFiles) -> Running:
     """Return the processes of each kind that has any on a host."""
-    by_kind: _Running = {}
+    by_kind: Running = {}
     found = programs.running(host, _KIND_OF, _ANYBODYS)
     if found:
         reader = _Reader(host)
@@ -100,7 +100,7 @@ def running(host: kernel_files.KernelFiles) -> _Running:
     return by_kind
 
 
-def _wrong(by_kind: _Running, online: base.Online) -> "list[Found]":
+def _wrong(by_kind: Running, online: base.Online) -> "list[Found]":
     entries = [
         Found(KINDS[name], consumer)
         for name, processes in sorted(by_kind.items())

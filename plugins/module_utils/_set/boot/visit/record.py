@@ -15,7 +15,7 @@ PROGRAM = "var/lib/threadwise-smt/boot-visit"
 UNDO_NOW = f"systemctl kill --kill-who=main --signal=USR1 {UNIT}.service"
 """The command that makes a host go back at once."""
 
-FILE = state_file.StateFile(PROGRAM + "/visit.json", "threadwise.smt/boot-visit", mode=0o644)
+_FILE = state_file.StateFile(PROGRAM + "/visit.json", "threadwise.smt/boot-visit", mode=0o644)
 
 
 class Visit(t.NamedTuple):
@@ -49,7 +49,7 @@ def load(fs: host_files.HostFs) -> "Visit | None":
     `UNKNOWN` and a note in `fs.problems` where its record cannot be used.
     """
     try:
-        return FILE.load(fs, _checked)
+        return _FILE.load(fs, _checked)
     except state_file.StateFileError as error:
         fs.note(f"What is known of its boot arguments was ignored: {error}.")
         return UNKNOWN
@@ -57,7 +57,7 @@ def load(fs: host_files.HostFs) -> "Visit | None":
 
 def save(fs: host_files.HostFs, visit: Visit) -> None:
     """Write the record; raise OSError when it cannot be written."""
-    FILE.save(fs, visit._asdict())
+    _FILE.save(fs, visit._asdict())
 
 
 def note_problem(fs: host_files.HostFs) -> None:
