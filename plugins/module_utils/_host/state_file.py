@@ -16,7 +16,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import
 SCHEMA_VERSION = 1
 
 FOLDERS = ("run/threadwise-smt", "var/lib/threadwise-smt")
-"""The folders of all these files, below the sysroot."""
+"""The folders of what modules keep on a host, below the sysroot."""
 
 _BOOT_ID = "proc/sys/kernel/random/boot_id"
 _Content = t.TypeVar("_Content")

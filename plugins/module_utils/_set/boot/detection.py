@@ -155,16 +155,11 @@ def find_loader(fs: host_files.HostFs) -> DetectedLoader:
 
 def _found(fs: host_files.HostFs, loader: loader_base.Loader) -> "tuple[int, DetectedLoader]":
     """Return the evidence for a boot loader, 0 without, and what follows for this host."""
-    if not loader.firmware:
-        tool = _first_existing(fs, loader.tools)
-    else:
-        tool = boot_entries.bls_directory(fs)
-        # When several boot loaders are installed, this firmware variable names the one that started the system.
-        if loader.firmware in (fs.head(_LOADER_INFO, 256) or "").replace("\0", ""):
-            detected = (
-                DetectedLoader(loader, tool) if tool else DetectedLoader(None, blocked_by=_no_entries(fs, loader))
-            )
-            return loader_base.Evidence.FIRMWARE, detected
+    tool = _first_existing(fs, loader.tools) if loader.tools else boot_entries.bls_directory(fs)
+    # When several boot loaders are installed, this firmware variable names the one that started the system.
+    if loader.firmware and loader.firmware in (fs.head(_LOADER_INFO, 256) or "").replace("\0", ""):
+        detected = DetectedLoader(loader, tool) if tool else DetectedLoader(None, blocked_by=_no_entries(fs, loader))
+        return loader_base.Evidence.FIRMWARE, detected
     is_helped = not loader.helpers or _first_existing(fs, loader.helpers) is not None
     if (
         tool is None

@@ -53,7 +53,7 @@ class Loader(t.NamedTuple):
         firmware: what the firmware says where it started the system: no other sign is needed then.
         read_entries: returns a host's boot entries from files alone, without running a program; empty when they cannot
             be read.
-        backend: makes the backend from a host's files and the `tool` of the finding.
+        backend: makes the backend from a host's files and the `tool` of `detection.DetectedLoader`.
         keeps_settings: whether the administrator's own arguments stay in files that are not written, so that they are
             back when ours are removed. Otherwise arguments are written into the entries themselves.
     """
