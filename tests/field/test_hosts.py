@@ -243,7 +243,7 @@ def test_who_decides_about_the_threads_of_a_core(tmp_path):
     cases += [("Microsoft Corporation", "", "HwThreadCountPerCore")]
     for maker, product, words in [*cases, *((name, "", words) for name, words in ELSEWHERE.items())]:
         sysfs_tree.write(tmp_path, vendor(maker, product))
-        said = smt_facts.provider.about_threads(fs, supported=False)
+        said = smt_facts.hypervisor.about_threads(fs, supported=False)
         assert (said is None) if words is None else words in said, (maker, product, said)
     facts = gather(tmp_path / "one", Machine(cores=4, threads=1), **vendor("Amazon EC2", "t2.large"))
     assert judged(facts).sentence.endswith(facts["provider"])
