@@ -80,9 +80,13 @@ def _of_workload(first: Conclusion, later: Conclusion, key: tuple[str, float | N
 def _interval(evaluation: Conclusion, key: tuple[str, float | None], first: Conclusion) -> series.Interval | None:
     """Return what a run says of a workload; None where it does not measure what the first one did."""
     compared, declared = evaluation.workloads.get(key), first.workloads[key]
-    if compared is None or compared["confounded"] or any(compared[name] != declared[name] for name in pooled.DECLARED):
+    if (
+        compared is None
+        or compared.confounded
+        or any(getattr(compared, name) != getattr(declared, name) for name in pooled.DECLARED)
+    ):
         return None
-    return series.interval(*(compared[name] for name in ("ratio", "ci_low", "ci_high", "interval_confidence")))
+    return series.interval(compared.ratio, compared.ci_low, compared.ci_high, compared.interval_confidence)
 
 
 def counting(rechecks: t.Iterable[Recheck]) -> Recheck | None:

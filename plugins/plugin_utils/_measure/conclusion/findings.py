@@ -60,14 +60,16 @@ def _sharing(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[st
     measured: dict[tuple[t.Any, ...], dict[str, tuple[float, float]]] = {}
     for comparison in comparisons:
         if (
-            comparison["effect"] == host_comparisons.OTHER_CPUS
-            and comparison["primary"]
-            and comparison["n"] >= paired.MIN_BLOCKS
+            comparison.effect == host_comparisons.OTHER_CPUS
+            and comparison.primary
+            and comparison.n >= paired.MIN_BLOCKS
+            and comparison.ci_low is not None
+            and comparison.ci_high is not None
         ):
-            first = comparison["baseline"]["placement"]
-            key = comparison["workload"], comparison.get("parameter"), comparison["baseline"]["arm"], first
+            first = comparison.baseline.placement
+            key = *comparison.work, comparison.baseline.arm, first
             of_first = measured.setdefault(key, {first: (1.0, 1.0)})
-            of_first[comparison["candidate"]["placement"]] = comparison["ci_low"], comparison["ci_high"]
+            of_first[comparison.candidate.placement] = comparison.ci_low, comparison.ci_high
     shares: dict[tuple[int, ...], list[str]] = {}
     for spots in measured.values():
         fastest = max(spots.values(), key=math.prod)

@@ -20,7 +20,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
     limits,
     recorded,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Compared, Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import (
     advice,
@@ -31,7 +31,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_arms import exposure
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_cautions import cautions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_loads import load_limit
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,14 +81,12 @@ def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> dict[st
         else [
             comparison
             for comparison in costs.against_primary(analysis.comparisons)
-            if (comparison["aggregate"] in workload_metrics.ADDING_UP or comparison["workload"] in limited)
-            and comparison["placement"] == host_comparisons.WHOLE_MACHINE
+            if (comparison.aggregate in workload_metrics.ADDING_UP or comparison.workload in limited)
+            and comparison.placement == host_comparisons.WHOLE_MACHINE
         ]
     )
     of_performance = [_performance(result, comparison) for comparison in every]
-    further_reasons = [
-        _performance(result, comparison) for comparison in further if host_comparisons.is_of_smt(comparison)
-    ]
+    further_reasons = [_performance(result, comparison) for comparison in further if comparison.is_of_smt]
     against = {reason["points_to"] for reason in further_reasons} - {None} - sides
     if performance == conclusion.EITHER and len(sides) == 1 and not against:
         choice, decided_by = sides.pop(), "other reasons"
@@ -114,7 +112,7 @@ def _arm(analysis: HostAnalysis, name: str, title: str) -> dict[str, t.Any]:
     result = analysis.result
     compared = [*analysis.against_baseline, *outcomes.served_by_one(analysis)]
     pair = (result.arms[0].name, name)
-    group = [comparison for comparison in compared if host_comparisons.sides_of(comparison) == pair]
+    group = [comparison for comparison in compared if comparison.sides == pair]
     return {
         "name": name,
         "title": title,
@@ -124,35 +122,33 @@ def _arm(analysis: HostAnalysis, name: str, title: str) -> dict[str, t.Any]:
     }
 
 
-def _performance(result: HostResult, comparison: Comparison) -> dict[str, t.Any]:
+def _performance(result: HostResult, comparison: Compared) -> dict[str, t.Any]:
     points_to = (
-        {"gain": conclusion.OFF, "loss": conclusion.ON}.get(comparison["verdict"])
-        if comparison["effect"] == arms.SMT_OFF
+        {"gain": conclusion.OFF, "loss": conclusion.ON}.get(comparison.verdict)
+        if comparison.effect == arms.SMT_OFF
         else None
     )
     common = {
         "about": "performance",
-        "workload": comparison["workload"],
+        "workload": comparison.workload,
         "points_to": points_to,
-        "verdict": comparison["verdict"],
+        "verdict": comparison.verdict,
     }
-    if "ratio" not in comparison:
+    if not isinstance(comparison, Comparison):
         return {
             **common,
-            "n": comparison["n"],
-            "margin": comparison["margin"],
+            "n": comparison.n,
+            "margin": comparison.margin,
             "text": load_limit.clause(result, comparison, ""),
         }
-    turned = load_limit.as_said(comparison, len(result.arms))
-    where = recorded.arm_title(result, turned["candidate"]["arm"])
+    turned = comparison.as_said(len(result.arms))
+    where = recorded.arm_title(result, turned.candidate.arm)
     return {
         **common,
-        "verdict": turned["verdict"],
-        **{key: turned[key] for key in ("ratio", "ci_low", "ci_high", *change.FIELDS, "n", "margin")},
-        "text": (
-            f"{wording.subject_of(turned)}: {wording.change_and_interval(change.Change.read(turned))} with {where},"
-            f" {wording.VERDICT_TITLES[turned['verdict']]}"
-        ),
+        "verdict": turned.verdict,
+        **{name: getattr(turned, name) for name in ("ratio", "ci_low", "ci_high", "n", "margin")},
+        **turned.change.described(),
+        "text": (f"{turned.subject}: {wording.change_and_interval(turned.change)} with {where}, {turned.word}"),
     }
 
 
@@ -186,9 +182,9 @@ def _licence(result: HostResult, main: t.Sequence[Comparison], licence: Licence 
     price = {"on": with_smt * licence.price, "off": without * licence.price}
     # Money for the same work, SMT off by SMT on, for each workload whose change is known.
     by_work = [
-        without / with_smt / comparison["ratio"]
+        without / with_smt / comparison.ratio
         for comparison in main
-        if comparison["verdict"] != "inconclusive" and comparison["aggregate"] in workload_metrics.ADDING_UP
+        if comparison.verdict != "inconclusive" and comparison.aggregate in workload_metrics.ADDING_UP
     ]
     points_to = None
     if by_work and max(by_work) < 1:

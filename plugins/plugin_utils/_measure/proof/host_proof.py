@@ -12,7 +12,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_re
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import costs
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.paired import GAIN, LOSS, MIN_BLOCKS
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.paired import MIN_BLOCKS
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_cautions import cautions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page.change import Change
 
@@ -90,10 +90,10 @@ class Measured:
     def read(cls, comparison: Comparison) -> Measured:
         """Return it from a comparison."""
         return cls(
-            Change.read(comparison),
-            comparison["verdict"] in (GAIN, LOSS),
-            comparison["minimum_detectable"],
-            comparison["n"],
+            comparison.change,
+            comparison.is_called,
+            comparison.minimum_detectable,
+            comparison.n,
         )
 
     @property
@@ -186,17 +186,15 @@ def with_result(proof: HostProof, result: HostResult) -> HostProof:
     compared = [
         comparison
         for comparison in analysis.comparisons
-        if comparison["kind"] == "arm" and comparison["metric"] == METRIC and comparison["baseline"]["arm"] == AS_FOUND
+        if comparison.kind == "arm" and comparison.metric == METRIC and comparison.baseline.arm == AS_FOUND
     ]
     # Of fewer there is no verdict: neither does nothing called hold, nor nothing found fail.
     by_arm = {
-        comparison["candidate"]["arm"]: Measured.read(comparison)
-        for comparison in compared
-        if comparison["n"] >= MIN_BLOCKS
+        comparison.candidate.arm: Measured.read(comparison) for comparison in compared if comparison.n >= MIN_BLOCKS
     }
     missing = None
     if len(by_arm) < 2:
-        blocks = min((comparison["n"] for comparison in compared), default=0)
+        blocks = min((comparison.n for comparison in compared), default=0)
         ended = result.message or "it ended before both arms had enough samples"
         missing = f"{ended} ({blocks} of at least {MIN_BLOCKS} blocks)"
     return dataclasses.replace(

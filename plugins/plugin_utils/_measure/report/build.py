@@ -110,7 +110,7 @@ class Built:
     written: list[str]
     refused: list[Refused]
     hosts: list[hardware_classes.Row]
-    classes: list[dict[str, t.Any]]
+    classes: list[hardware_classes.HardwareClass]
     summary: tuple[str, str]
     missing: list[str]
 
@@ -157,7 +157,7 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
             if isinstance(made, Refused):
                 refused.append(made)
                 continue
-            keep(made.row["page"], made.page)
+            keep(made.row.page, made.page)
             rows.append(made.row)
             whole.add(made)
         missing += whole.finish(keep)
@@ -397,14 +397,13 @@ def _accepted(made: t.Iterable[_Host | hardware_classes.Row | Refused]) -> t.Ite
             yield entry
             continue
         row = entry.row if isinstance(entry, _Host) else entry
-        if row["host"] in seen:
+        if row.host in seen:
             yield Refused(
-                row["file"],
-                f"{row['file']}: has the same host {row['host'][:MAX_TEXT]} as {seen[row['host']]}: remove one of"
-                " the two",
+                row.file,
+                f"{row.file}: has the same host {row.host[:MAX_TEXT]} as {seen[row.host]}: remove one of the two",
             )
         else:
-            seen[row["host"]] = row["file"]
+            seen[row.host] = row.file
             yield entry
 
 

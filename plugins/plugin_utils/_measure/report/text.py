@@ -8,8 +8,10 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.paired import Ratio
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion, outcomes
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 EFFECT_TITLES = {
     "cost_of_sharing": "two workers on one core against two on two cores",
@@ -84,44 +86,46 @@ def outcome_title(arm: str, outcome: str) -> str:
     return f"{arm}: {OUTCOME_TITLES[outcome]}"
 
 
-def compared(comparison: dict[str, t.Any]) -> str:
+def compared(comparison: Comparison) -> str:
     """Describe what a comparison compares: ``SMT off against SMT on, every online thread busy``."""
-    if comparison["kind"] == "placement":
+    if comparison.kind == "placement":
         return compared_placements(comparison)
     return (
-        f"{comparison['candidate']['arm_title']} against {comparison['baseline']['arm_title']},"
-        f" {placements.title(comparison['placement'])}"
+        f"{comparison.candidate.arm_title} against {comparison.baseline.arm_title},"
+        f" {placements.title(comparison.placement)}"
     )
 
 
-def compared_placements(comparison: dict[str, t.Any], several: bool = False) -> str:
+def compared_placements(comparison: Comparison, several: bool = False) -> str:
     """Describe what a comparison of placements compares; several of one effect in general."""
-    if several or comparison["effect"] not in (host_comparisons.PACKING, host_comparisons.OTHER_CPUS):
-        return EFFECT_TITLES[comparison["effect"]]
-    return " against ".join(placements.title(comparison[side]["placement"]) for side in ("candidate", "baseline"))
+    if several or comparison.effect not in (host_comparisons.PACKING, host_comparisons.OTHER_CPUS):
+        return EFFECT_TITLES[comparison.effect]
+    return " against ".join(placements.title(side.placement) for side in (comparison.candidate, comparison.baseline))
 
 
-def metric(comparison: dict[str, t.Any]) -> str:
+def metric(comparison: Comparison) -> str:
     """Return the metric of a comparison with its unit, for one that is not the primary metric; else nothing."""
-    return "" if comparison["primary"] else f"{comparison['metric']} [{comparison['unit']}]"
+    return "" if comparison.primary else f"{comparison.metric} [{comparison.unit}]"
 
 
-def verdict(comparison: dict[str, t.Any]) -> str:
+def verdict(comparison: outcomes.Said) -> str:
     """Format the verdict of a host or a hardware class."""
-    return wording.VERDICT_TITLES[comparison["verdict"]] + (
-        ", confounded with the reboot" if comparison["confounded"] else ""
+    return wording.VERDICT_TITLES[comparison.verdict] + (
+        ", confounded with the reboot" if comparison.confounded else ""
     )
 
 
-def ratio_row(comparison: dict[str, t.Any]) -> dict[str, t.Any]:
+def ratio_row(comparison: Ratio) -> dict[str, t.Any]:
     """Return a comparison as a row of :func:`charts.forest`, without a label: its place is that of the ratio, which
     says better or worse, its text is the metric's own change.
     """
-    ends = {"low": comparison["ci_low"] or comparison["ratio"], "high": comparison["ci_high"] or comparison["ratio"]}
     return {
-        **{key: comparison[key] for key in ("ratio", "better", "verdict")},
-        **ends,
-        "text": wording.change_and_interval(change.Change.read(comparison)),
+        "ratio": comparison.ratio,
+        "better": comparison.better,
+        "verdict": comparison.verdict,
+        "low": comparison.ci_low or comparison.ratio,
+        "high": comparison.ci_high or comparison.ratio,
+        "text": wording.change_and_interval(comparison.change),
     }
 
 

@@ -152,15 +152,15 @@ def _of_each_worker(result: HostResult, comparisons: t.Sequence[Comparison]) -> 
     """Return cautions about what one worker has, such as a response time, where one side ran more of them at once."""
     sentences = []
     for comparison in host_comparisons.at_widest(comparisons):
-        declared = limits.meaning(recorded.declaration(result, comparison["workload"]), comparison["metric"])
+        declared = limits.meaning(recorded.declaration(result, comparison.workload), comparison.metric)
         ran = outcomes.ran(result, comparison)
-        if declared.aggregate in OF_EACH_WORKER and comparison.get("parameter") is None and len(set(ran)) > 1:
+        if declared.aggregate in OF_EACH_WORKER and comparison.parameter is None and len(set(ran)) > 1:
             sides = [
-                f"with {comparison[side]['arm_title']} {wording.counted(count, 'worker')}"
-                for side, count in zip(("baseline", "candidate"), ran)
+                f"with {side.arm_title} {wording.counted(count, 'worker')}"
+                for side, count in zip((comparison.baseline, comparison.candidate), ran)
             ]
             sentences.append(
-                f"{wording.subject_of(comparison)} is that of each worker, and {wording.join(sides)} ran at once: it"
+                f"{comparison.subject} is that of each worker, and {wording.join(sides)} ran at once: it"
                 " does not say how much they did together."
             )
     return sentences
@@ -180,7 +180,7 @@ def zero_on_one_side(analysis: HostAnalysis) -> dict[str, str]:
     """Return cautions about further metrics that are 0 in some samples, such as errors, and far apart in two arms or 0
     in one of them: there is no ratio, so they are not compared. Each with the arm that has most of it.
     """
-    judged = {(comparison["workload"], comparison["metric"]) for comparison in outcomes.served_by_one(analysis)}
+    judged = {(comparison.workload, comparison.metric) for comparison in outcomes.served_by_one(analysis)}
     zeros, sides = recorded.sometimes_zero(analysis.result) - judged, {}
     by_place: dict[tuple[t.Any, ...], list[Level]] = {}
     for level in analysis.levels if zeros else ():
@@ -246,8 +246,8 @@ def background_load(result: HostResult) -> list[str]:
 
 def _tails(comparisons: t.Sequence[Comparison]) -> list[str]:
     """Return cautions about typical values that say the opposite of means or tails, the largest first."""
-    apart = sorted(spread.find(comparisons), key=lambda entry: -abs(entry["against_change"]))
-    rises = ["of which the typical value rises" if entry["change"] > 0 else "of which it falls" for entry in apart]
+    apart = sorted(spread.find(comparisons), key=lambda entry: -abs(entry.against_change))
+    rises = ["of which the typical value rises" if entry.change > 0 else "of which it falls" for entry in apart]
     return wording.first_of(list(map(spread.caution, apart)), "metrics", rises)
 
 

@@ -17,6 +17,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import HostResult, Sample, Workload
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import recorded
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats import tables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.hardware_classes import HardwareClass
 
 SCHEMA_NAME = "threadwise.smt/report"
 SCHEMA_VERSION = 2
@@ -94,7 +95,7 @@ class Ending:
     """
 
     refused: t.Sequence[Refused]
-    classes: t.Sequence[dict[str, t.Any]]
+    classes: t.Sequence[HardwareClass]
 
 
 def _nothing(_ending: Ending) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats import tables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats.base import Format, HostReport
 
@@ -51,11 +52,13 @@ def _host(host: HostReport) -> str:
     )
 
 
-def _row(summary: dict[str, t.Any], comparison: dict[str, t.Any]) -> list[t.Any]:
+def _row(summary: dict[str, t.Any], comparison: Comparison) -> list[t.Any]:
     sides = {
-        f"{side}_{key}": comparison[side][key] for side in ("baseline", "candidate") for key in ("arm", "placement")
+        f"{name}_{key}": getattr(side, key)
+        for name, side in (("baseline", comparison.baseline), ("candidate", comparison.candidate))
+        for key in ("arm", "placement")
     }
-    values = {**{key: summary[key] for key in ("run", "host", "hardware_class")}, **comparison, **sides}
+    values = {**{key: summary[key] for key in ("run", "host", "hardware_class")}, **comparison.described(), **sides}
     return [values.get(column) for column in COMPARISON_COLUMNS]
 
 

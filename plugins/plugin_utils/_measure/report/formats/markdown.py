@@ -14,7 +14,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.for
     Format,
     HostReport,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 
 def plain(text: str) -> str:
@@ -56,13 +56,13 @@ def _host(host: HostReport) -> str:
     if summary["comparisons"]:
         lines += ["| workload | compared | change | verdict | blocks |", "|---|---|---|---|---|"]
         for comparison in summary["comparisons"]:
-            title = ", ".join(filter(None, [comparison["title"], report_text.metric(comparison)]))
+            title = ", ".join(filter(None, [comparison.title, report_text.metric(comparison)]))
             cells = [
                 title,
                 report_text.compared(comparison),
-                wording.change_and_interval(change.Change.read(comparison)),
+                wording.change_and_interval(comparison.change),
             ]
-            lines.append(f"| {' | '.join(map(plain, [*cells, report_text.verdict(comparison)]))} | {comparison['n']} |")
+            lines.append(f"| {' | '.join(map(plain, [*cells, report_text.verdict(comparison)]))} | {comparison.n} |")
         lines.append("")
     if len(summary["arms"]) < 2:
         lines += _measured(host)
@@ -94,7 +94,7 @@ def _measured(host: HostReport) -> list[str]:
 def _tail(ending: Ending) -> str:
     """Format what holds for each hardware class of several hosts, and list the unused result files."""
     lines = []
-    several = [group for group in ending.classes if group["hosts"] > 1]
+    several = [group for group in ending.classes if group.hosts > 1]
     if several:
         lines += [
             "## By hardware class",
@@ -103,24 +103,21 @@ def _tail(ending: Ending) -> str:
             "|---|---|---|---|---|---|",
         ]
         for group in several:
-            for workload in group["refused"]:
-                cells = [
-                    workload["title"],
-                    str(sum(len(declaration["hosts"]) for declaration in workload["declared"])),
-                    "",
-                    "",
-                    workload["sentence"],
-                ]
-                lines.append(f"| {code(group['hardware_class'] or 'unknown')} | {' | '.join(map(plain, cells))} |")
-            for workload in group["workloads"]:
-                cells = [
-                    workload["title"],
-                    str(workload["n"]),
-                    wording.change_and_interval(change.Change.read(workload)),
-                    report_text.verdict(workload),
-                    workload["sentence"],
-                ]
-                lines.append(f"| {code(group['hardware_class'] or 'unknown')} | {' | '.join(map(plain, cells))} |")
+            rows = [
+                *([unlike.title, str(unlike.hosts), "", "", unlike.sentence] for unlike in group.refused),
+                *(
+                    [
+                        workload.title,
+                        str(workload.n),
+                        wording.change_and_interval(workload.change),
+                        report_text.verdict(workload),
+                        workload.sentence,
+                    ]
+                    for workload in group.workloads
+                ),
+            ]
+            name = code(group.hardware_class or "unknown")
+            lines += [f"| {name} | {' | '.join(map(plain, cells))} |" for cells in rows]
         lines.append("")
     if ending.refused:
         lines += ["## Refused", "", *(f"- {code(entry.file)}: {plain(entry.reason)}" for entry in ending.refused), ""]

@@ -13,9 +13,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
     comparisons as host_comparisons,
     limits,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import advice
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats.base import Format, HostReport
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change
 
 # Bytes of a metric's lines that stay in memory before they go to disk.
 MAX_HELD = 1024 * 1024
@@ -58,20 +58,20 @@ def _host(report: HostReport) -> str:
             pairs = ",".join(f'{key}="{label(text)}"' for key, text in {**host, **labels}.items())
             lines.append(f"{name}{{{pairs}}} {value!r}\n")
 
-    def add_comparison(comparison: dict[str, t.Any], name: str, **labels: str) -> None:
+    def add_comparison(comparison: Comparison, name: str, **labels: str) -> None:
         labels.update(
-            workload=comparison["workload"],
-            metric=comparison["metric"],
-            primary=str(comparison["primary"]).lower(),
-            **({} if comparison.get("parameter") is None else {"parameter": f"{comparison['parameter']:.12g}"}),
+            workload=comparison.workload,
+            metric=comparison.metric,
+            primary=str(comparison.primary).lower(),
+            **({} if comparison.parameter is None else {"parameter": f"{comparison.parameter:.12g}"}),
         )
-        add(f"{name}_ratio", comparison["ratio"], **labels)
-        add(f"{name}_ratio_low", comparison["ci_low"], **labels)
-        add(f"{name}_ratio_high", comparison["ci_high"], **labels)
+        add(f"{name}_ratio", comparison.ratio, **labels)
+        add(f"{name}_ratio_low", comparison.ci_low, **labels)
+        add(f"{name}_ratio_high", comparison.ci_high, **labels)
         # A most load is compared the other way round: of it there are both values.
-        for part in change.FIELDS if comparison["metric"] != limits.MOST_LOAD else ():
-            add(f"{name}_{part}", comparison[part], **labels)
-        add(f"{name}_verdict", 1, **labels, verdict=comparison["verdict"])
+        for part, value in comparison.change.described().items() if comparison.metric != limits.MOST_LOAD else ():
+            add(f"{name}_{part}", value, **labels)
+        add(f"{name}_verdict", 1, **labels, verdict=comparison.verdict)
 
     for comparison in host_comparisons.of_smt(summary["comparisons"], every_metric=True):
         add_comparison(comparison, "threadwise_smt")
@@ -79,9 +79,9 @@ def _host(report: HostReport) -> str:
         add_comparison(
             comparison,
             "threadwise_smt_arm",
-            arm=comparison["effect"],
-            baseline=comparison["baseline"]["arm"],
-            placement=comparison["placement"],
+            arm=comparison.effect,
+            baseline=comparison.baseline.arm,
+            placement=comparison.placement,
         )
     for level in summary["levels"]:
         if level["metric"] == limits.MOST_LOAD:

@@ -12,7 +12,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary im
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_arms import exposure, factors
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import text as report_text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import charts, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import charts
 
 Comparison = host_comparisons.Comparison
 # Rows of one chart, beyond which the next workload begins another one, and rows of all charts; the table has all.
@@ -39,14 +39,10 @@ def against_baseline(summary: dict[str, t.Any]) -> list[Comparison]:
         host_comparisons.at_widest(summary["comparisons"]), summary["arms"][0]["name"]
     )
     order = {arm["name"]: number for number, arm in enumerate(summary["arms"])}
-    subjects = {subject: number for number, subject in enumerate(dict.fromkeys(map(_subject, comparisons)))}
-    return sorted(
-        comparisons, key=lambda comparison: (subjects[_subject(comparison)], order[comparison["candidate"]["arm"]])
-    )
-
-
-def _subject(comparison: Comparison) -> tuple[str, float | None]:
-    return comparison["workload"], comparison.get("parameter")
+    subjects = {
+        subject: number for number, subject in enumerate(dict.fromkeys(comparison.work for comparison in comparisons))
+    }
+    return sorted(comparisons, key=lambda comparison: (subjects[comparison.work], order[comparison.candidate.arm]))
 
 
 def among_others(summary: dict[str, t.Any]) -> list[Comparison]:
@@ -55,7 +51,7 @@ def among_others(summary: dict[str, t.Any]) -> list[Comparison]:
     return [
         comparison
         for comparison in host_comparisons.at_widest(summary["comparisons"])
-        if comparison["baseline"]["arm"] != baseline
+        if comparison.baseline.arm != baseline
     ]
 
 
@@ -67,7 +63,7 @@ def forests(comparisons: t.Sequence[Comparison]) -> list[charts.Picture]:
     """
     by_workload: dict[tuple[str, float | None], list[Comparison]] = {}
     for comparison in comparisons:
-        by_workload.setdefault(_subject(comparison), []).append(comparison)
+        by_workload.setdefault(comparison.work, []).append(comparison)
     pages: list[list[list[Comparison]]] = [[]]
     for group in by_workload.values():
         if pages[-1] and sum(len(placed) + 1 for placed in pages[-1]) + len(group) >= ROWS_OF_A_CHART:
@@ -88,18 +84,7 @@ def of_factors(
     """
     drawn = []
     for factorial in factorials[: MAX_ROWS // ROWS_OF_A_CHART]:
-        rows = [
-            {
-                "label": label,
-                "better": factorial.better,
-                "ratio": effect.ratio,
-                "low": effect.low or effect.ratio,
-                "high": effect.high or effect.ratio,
-                "verdict": effect.verdict,
-                "text": wording.change_and_interval(effect.change),
-            }
-            for label, effect in factorial.rows()
-        ]
+        rows = [{"label": label, **report_text.ratio_row(effect)} for label, effect in factorial.rows()]
         drawn.append(
             (factorial, charts.forest(rows, margin, report_text.SIDES_OF_ARMS, f"{factorial.title}: two factors"))
         )
@@ -110,14 +95,13 @@ def _forest(groups: t.Sequence[t.Sequence[Comparison]]) -> charts.Picture:
     compared = [comparison for group in groups for comparison in group]
     rows = [row for group in groups for row in (_head(group[0]), *map(_row, group))]
     named = "; ".join(
-        f"{comparison['title']}, {_label(comparison)} {wording.judged(comparison)}"
-        for comparison in compared[:MAX_NAMED]
+        f"{comparison.title}, {_label(comparison)} {comparison.in_words}" for comparison in compared[:MAX_NAMED]
     )
     more = f"; and {len(compared) - MAX_NAMED} more in the table" if len(compared) > MAX_NAMED else ""
-    baseline = compared[0]["baseline"]["arm_title"]
+    baseline = compared[0].baseline.arm_title
     return charts.forest(
         rows,
-        compared[0]["margin"],
+        compared[0].margin,
         report_text.SIDES_OF_ARMS,
         f"Change against {baseline} with its interval: {named}{more}",
     )
@@ -126,13 +110,13 @@ def _forest(groups: t.Sequence[t.Sequence[Comparison]]) -> charts.Picture:
 def _head(comparison: Comparison) -> dict[str, t.Any]:
     """Return the row of the baseline, which names the workload."""
     return {
-        "label": comparison["title"],
-        "better": comparison["better"],
+        "label": comparison.title,
+        "better": comparison.better,
         "ratio": 1.0,
         "low": 1.0,
         "high": 1.0,
         "verdict": charts.BASELINE,
-        "text": f"{comparison['baseline']['arm_title']} (baseline)",
+        "text": f"{comparison.baseline.arm_title} (baseline)",
     }
 
 
@@ -143,10 +127,10 @@ def _row(comparison: Comparison) -> dict[str, t.Any]:
 def _label(comparison: Comparison) -> str:
     where = (
         ""
-        if comparison["placement"] == host_comparisons.WHOLE_MACHINE
-        else f", {placements.short_title(comparison['placement'])}"
+        if comparison.placement == host_comparisons.WHOLE_MACHINE
+        else f", {placements.short_title(comparison.placement)}"
     )
-    return f"{comparison['candidate']['arm_title']}{where}"
+    return f"{comparison.candidate.arm_title}{where}"
 
 
 def exposures(summary: dict[str, t.Any]) -> dict[str, t.Any] | None:

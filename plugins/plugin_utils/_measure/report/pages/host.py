@@ -20,9 +20,10 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
     comparisons as host_comparisons,
     recorded,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.paired import Ratio
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_arms import factors
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_loads import load_limit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.pages import (
     answer as answer_part,
@@ -69,15 +70,10 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
     within = (
         []
         if several
-        else [
-            comparison
-            for comparison in comparisons
-            if comparison["kind"] == "arm" and load_limit.is_most_load(comparison)
-        ]
+        else [comparison for comparison in comparisons if comparison.kind == "arm" and comparison.is_most_load]
     )
     of_smt, of_others = (
-        [comparison for comparison in group if several or not load_limit.is_most_load(comparison)]
-        for group in (of_smt, of_others)
+        [comparison for comparison in group if several or not comparison.is_most_load] for group in (of_smt, of_others)
     )
     main, among = (
         (arms_part.against_baseline(summary), arms_part.among_others(summary))
@@ -87,23 +83,23 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
     # With few workloads no table says more than what the curves of streams have in theirs.
     workloads = workloads_part.workloads(analysis)
     by_streams = {workload["workload"] for workload in workloads if workload["streams"]}
-    between_arms = [comparison for comparison in comparisons if comparison["kind"] == "arm"]
+    between_arms = [comparison for comparison in comparisons if comparison.kind == "arm"]
     deciding = [
         comparison
         for comparison in between_arms
-        if comparison["primary"]
+        if comparison.primary
         and comparison not in within
-        and not (comparison["workload"] in by_streams and workloads_part.is_of_streams(comparison))
+        and not (comparison.workload in by_streams and workloads_part.is_of_streams(comparison))
     ]
     # Where the whole machine was not compared, the picture is of what the conclusion is about then.
     main = main or host_comparisons.at_widest(deciding)
     shown = set(map(id, [*main, *among])) | (
-        set() if several else {(True, comparison["placement"]) for comparison in of_smt}
+        set() if several else {(True, comparison.placement) for comparison in of_smt}
     )
     sides = report_text.SIDES_OF_SMT if of_smt and not of_others and not several else report_text.SIDES_OF_ARMS
     baseline, *candidates = (recorded.arm_title(result, name) for name in host_comparisons.in_order(result))
     opening, rest = answer_part.opening(summary["conclusion"]["statements"])
-    further = [comparison for comparison in between_arms if not comparison["primary"]]
+    further = [comparison for comparison in between_arms if not comparison.primary]
     return frame.render(
         "host.html.j2",
         result=result,
@@ -118,7 +114,7 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
         main_charts=(
             arms_part.forests(main)
             if several
-            else [forest([{"label": row["title"], **report_text.ratio_row(row)} for row in main], main, sides)]
+            else [forest([{"label": row.title, **report_text.ratio_row(row)} for row in main], main, sides)]
         ),
         compared=f"{'each other arm' if several else candidates[0]} against {baseline}" if candidates else None,
         several=several,
@@ -127,12 +123,11 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
         others=[
             comparison
             for comparison in deciding
-            if id(comparison) not in shown
-            and (host_comparisons.is_of_smt(comparison), comparison["placement"]) not in shown
+            if id(comparison) not in shown and (comparison.is_of_smt, comparison.placement) not in shown
         ],
         further=further,
         further_chart=_of_further(further, several),
-        busy=" or ".join(dict.fromkeys(placements.title(comparison["placement"]) for comparison in main)),
+        busy=" or ".join(dict.fromkeys(placements.title(comparison.placement) for comparison in main)),
         question=report_text.question(summary),
         concluded=report_text.conclusion_title(summary),
         of_smt_alone=report_text.is_of_smt_alone(summary),
@@ -158,7 +153,7 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
 
 def forest(
     rows: t.Sequence[dict[str, t.Any]],
-    comparisons: t.Sequence[dict[str, t.Any]],
+    comparisons: t.Sequence[Ratio],
     sides: tuple[str, str] = report_text.SIDES_OF_SMT,
 ) -> charts.Picture | None:
     """Draw the forest plot of these rows with its alternative text; None without rows."""
@@ -166,16 +161,16 @@ def forest(
     if not rows:
         return None
     summary = "; ".join(f"{row['label']} {row['text']}, {wording.VERDICT_TITLES[row['verdict']]}" for row in rows[:20])
-    return charts.forest(rows, comparisons[0]["margin"], sides, f"Change with its interval: {summary}")
+    return charts.forest(rows, comparisons[0].margin, sides, f"Change with its interval: {summary}")
 
 
-def _of_further(further: t.Sequence[dict[str, t.Any]], several: bool) -> charts.Picture | None:
+def _of_further(further: t.Sequence[Comparison], several: bool) -> charts.Picture | None:
     """Draw the comparisons of arms by other metrics, where they are about the whole machine."""
     widest = host_comparisons.at_widest(further, every_metric=True)
     rows = [
         {
-            "label": f"{comparison['title']}, {comparison['metric']}"
-            f"{', ' + comparison['candidate']['arm_title'] if several else ''}",
+            "label": f"{comparison.title}, {comparison.metric}"
+            f"{', ' + comparison.candidate.arm_title if several else ''}",
             **report_text.ratio_row(comparison),
         }
         for comparison in widest
@@ -183,26 +178,26 @@ def _of_further(further: t.Sequence[dict[str, t.Any]], several: bool) -> charts.
     return forest(rows, widest, ("worse", "better"))
 
 
-def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+def _effects(comparisons: t.Sequence[Comparison]) -> list[dict[str, t.Any]]:
     """Return the comparisons between placements, by effect, each with its chart: of the primary metrics first."""
     groups = []
     for effect in host_comparisons.EFFECTS:
         group = sorted(
-            (comparison for comparison in comparisons if comparison["effect"] == effect),
-            key=lambda comparison: not comparison["primary"],
+            (comparison for comparison in comparisons if comparison.effect == effect),
+            key=lambda comparison: not comparison.primary,
         )
         if group:
-            several = len({(pair["candidate"]["placement"], pair["baseline"]["placement"]) for pair in group}) > 1
+            several = len({(pair.candidate.placement, pair.baseline.placement) for pair in group}) > 1
             # A metric of another direction would take the numbers from the axis; the table has it.
-            directions = {comparison["better"] for comparison in group if comparison["primary"]} or {group[0]["better"]}
+            directions = {comparison.better for comparison in group if comparison.primary} or {group[0].better}
             rows = []
             for comparison in (
-                comparison for comparison in group if comparison["primary"] or {comparison["better"]} == directions
+                comparison for comparison in group if comparison.primary or {comparison.better} == directions
             ):
                 parts_of_label = [
-                    comparison["title"],
-                    *([] if comparison["primary"] else [comparison["metric"]]),
-                    *([placements.title(comparison["candidate"]["placement"])] if several else []),
+                    comparison.title,
+                    *([] if comparison.primary else [comparison.metric]),
+                    *([placements.title(comparison.candidate.placement)] if several else []),
                 ]
                 rows.append({"label": ", ".join(parts_of_label), **report_text.ratio_row(comparison)})
             groups.append(

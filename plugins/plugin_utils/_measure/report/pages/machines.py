@@ -31,8 +31,8 @@ def render(rows: t.Sequence[hardware_classes.Row]) -> str:
     Args:
         rows: of all hosts, of one run or of several.
     """
-    runs = sorted({row["run"] for row in rows})
-    lines = [_line(row, capacity, len(runs) > 1) for row in rows for capacity in row["capacities"]]
+    runs = sorted({row.run for row in rows})
+    lines = [_line(row, capacity, len(runs) > 1) for row in rows for capacity in row.capacities]
     of_runs = [("run", False)] if len(runs) > 1 else []
     heads = [
         ("machine", False),
@@ -46,7 +46,7 @@ def render(rows: t.Sequence[hardware_classes.Row]) -> str:
     ]
     return frame.render(
         "machines.html.j2",
-        hosts=len({(row["run"], row["host"]) for row in rows}),
+        hosts=len({(row.run, row.host) for row in rows}),
         runs=runs,
         heads=[*heads, *((title, True) for title in FIGURES.values())],
         lines=lines,
@@ -57,9 +57,9 @@ def render(rows: t.Sequence[hardware_classes.Row]) -> str:
 
 def _line(row: hardware_classes.Row, capacity: t.Mapping[str, t.Any], with_run: bool) -> list[t.Any]:
     return [
-        row["host"],
-        *([row["run"]] if with_run else []),
-        row["environment"].get("cpu_model", "unknown"),
+        row.host,
+        *([row.run] if with_run else []),
+        row.environment.get("cpu_model", "unknown"),
         _count(capacity["cores"]),
         _count(capacity["cpus"]),
         capacity["title"],
@@ -80,18 +80,18 @@ def _figure(value: float | None) -> t.Any:
 
 def _best(rows: t.Sequence[hardware_classes.Row], with_run: bool) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return, for each workload, the machine and arm with the most work by each figure that several of them have."""
-    by_workload: dict[tuple[str, str], list[tuple[hardware_classes.Row, t.Mapping[str, t.Any]]]] = {}
+    by_workload: dict[tuple[str, str], list[tuple[hardware_classes.Row, dict[str, t.Any]]]] = {}
     for row in rows:
-        for capacity in row["capacities"]:
+        for capacity in row.capacities:
             by_workload.setdefault((capacity["workload"], capacity["unit"]), []).append((row, capacity))
     winners = []
     for (_name, unit), members in by_workload.items():
         firsts = []
         for name, what in FIGURES.items():
             known = [(capacity[name], row, capacity) for row, capacity in members if capacity[name] is not None]
-            if len({(row["run"], row["host"]) for _value, row, _capacity in known}) > 1:
+            if len({(row.run, row.host) for _value, row, _capacity in known}) > 1:
                 value, row, capacity = max(known, key=lambda entry: entry[0])
-                where = f"{row['host']} ({row['run']})" if with_run else row["host"]
+                where = f"{row.host} ({row.run})" if with_run else row.host
                 # Money buys work, not a rate.
                 amount = (costs.rate_of(unit) or (unit,))[0] if name == "per_money" else unit
                 firsts.append((what, f"{where}, {capacity['arm_title']}: {wording.number(value)} {amount}"))

@@ -8,7 +8,7 @@ import types
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import answer, effects, evidence, records
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, charts, frame, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import charts, frame, wording
 
 FIRST_ROWS = 50
 # Hosts whose timeline is drawn; the table has the periods of all.
@@ -57,59 +57,59 @@ def render(
     )
 
 
-def _forests(trial: records.Trial, comparisons: t.Sequence[evidence.Comparison]) -> list[tuple[str, charts.Picture]]:
+def _forests(trial: records.Trial, comparisons: t.Sequence[effects.Comparison]) -> list[tuple[str, charts.Picture]]:
     """Return a title and a picture for each direction: the axis is that of the metrics' own change, so better is on the
     right of one picture for what should rise, and of another one for what should fall.
     """
-    known = [comparison for comparison in comparisons if comparison["ci_low"] is not None]
+    known = [comparison for comparison in comparisons if comparison.judged.ci_low is not None]
     return [
         (
             TITLES[better],
-            _forest(trial, [comparison for comparison in known if comparison["better"] == better], TITLES[better]),
+            _forest(trial, [comparison for comparison in known if comparison.metric.better == better], TITLES[better]),
         )
-        for better in dict.fromkeys(comparison["better"] for comparison in known)
+        for better in dict.fromkeys(comparison.metric.better for comparison in known)
     ]
 
 
-def _forest(trial: records.Trial, comparisons: t.Sequence[evidence.Comparison], title: str) -> charts.Picture:
+def _forest(trial: records.Trial, comparisons: t.Sequence[effects.Comparison], title: str) -> charts.Picture:
     rows = [
         {
-            "label": f"{comparison['metric']}, {trial.titles[comparison['candidate']]}",
-            "ratio": comparison["ratio"],
-            "low": comparison["ci_low"],
-            "high": comparison["ci_high"],
-            "verdict": comparison["verdict"],
-            "text": wording.change_and_interval(change.Change.read(comparison)),
-            "better": comparison["better"],
+            "label": f"{comparison.metric.name}, {trial.titles[comparison.candidate]}",
+            "ratio": comparison.judged.ratio,
+            "low": comparison.judged.ci_low,
+            "high": comparison.judged.ci_high,
+            "verdict": comparison.judged.verdict,
+            "text": wording.change_and_interval(comparison.judged.change),
+            "better": comparison.metric.better,
         }
         for comparison in comparisons
     ]
-    named = "; ".join(f"{row['label']} {effects.said(comparison)}" for row, comparison in zip(rows, comparisons))
+    named = "; ".join(f"{row['label']} {comparison.judged.in_words}" for row, comparison in zip(rows, comparisons))
     return charts.forest(
         rows, trial.margin, SIDES, f"Change of each metric against {trial.titles[trial.arms[0]]}. {title}: {named}"
     )
 
 
-def _points(trial: records.Trial, comparisons: t.Sequence[evidence.Comparison]) -> charts.Picture | None:
+def _points(trial: records.Trial, comparisons: t.Sequence[effects.Comparison]) -> charts.Picture | None:
     """Draw the observations of the primary metric."""
     rows = [
         {
-            "label": trial.titles[comparison["candidate"]],
-            "ratios": comparison["points"],
-            "ratio": comparison["ratio"],
-            "verdict": comparison["verdict"],
+            "label": trial.titles[comparison.candidate],
+            "ratios": comparison.points,
+            "ratio": comparison.judged.ratio,
+            "verdict": comparison.judged.verdict,
             "text": (
-                f"{wording.change_and_interval(change.Change.read(comparison))},"
-                f" {wording.counted(comparison['n'], 'observation')}"
+                f"{wording.change_and_interval(comparison.judged.change)},"
+                f" {wording.counted(comparison.judged.n, 'observation')}"
             ),
-            "better": comparison["better"],
+            "better": comparison.metric.better,
         }
         for comparison in comparisons
-        if comparison["primary"]
+        if comparison.metric.is_primary
     ]
     return (
         charts.spread(
-            rows, trial.margin, SIDES, f"Change of {comparisons[0]['metric']} in each observation, one tick each"
+            rows, trial.margin, SIDES, f"Change of {comparisons[0].metric.name} in each observation, one tick each"
         )
         if rows
         else None

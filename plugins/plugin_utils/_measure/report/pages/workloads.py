@@ -62,7 +62,7 @@ def workloads(analysis: HostAnalysis) -> list[dict[str, t.Any]]:
         levels = [level for level in of_all_metrics if level.primary]
         crossover = by_streams.get(name)
         compared = [
-            comparison for comparison in comparisons if comparison["workload"] == name and is_of_streams(comparison)
+            comparison for comparison in comparisons if comparison.workload == name and is_of_streams(comparison)
         ]
         samples = analysis.samples.get(name, [])
         chart = _bars(levels, titles, measure)
@@ -189,8 +189,8 @@ def _free(placement: str) -> int | None:
 
 def is_of_streams(comparison: host_comparisons.Comparison) -> bool:
     """Return whether a comparison is that of two arms at a number of streams, by the primary metric."""
-    of_streams = comparison["kind"] == "arm" and comparison["primary"] and comparison.get("parameter") is None
-    return of_streams and _free(comparison["placement"]) is not None
+    of_streams = comparison.kind == "arm" and comparison.primary and comparison.parameter is None
+    return of_streams and _free(comparison.placement) is not None
 
 
 def _streams(
@@ -209,7 +209,7 @@ def _streams(
     ]
     if len({row["x"] for row in rows}) < 2:
         return []
-    changes = [_change(comparison) for comparison in compared if comparison["baseline"]["arm_title"] == titles[0]]
+    changes = [_change(comparison) for comparison in compared if comparison.baseline.arm_title == titles[0]]
     curves = [(_unit(measure), "less", rows, changes)]
     if measure.better == "higher":
         names = {level.arm: level.arm_title for level in levels}
@@ -235,8 +235,8 @@ def _streams(
 
 def _change(comparison: host_comparisons.Comparison) -> dict[str, t.Any]:
     """Return a comparison at a number of streams as the change of its metric, a point of a curve."""
-    ends = comparison["change"], comparison["change_low"], comparison["change_high"]
-    return {"x": _free(comparison["placement"]), **_point(comparison["candidate"]["arm_title"], *ends)}
+    ends = comparison.change.value, comparison.change.low, comparison.change.high
+    return {"x": _free(comparison.placement), **_point(comparison.candidate.arm_title, *ends)}
 
 
 def _time_by_streams(samples: t.Sequence[Sample], titles: t.Mapping[str, str]) -> list[dict[str, t.Any]]:
