@@ -29,6 +29,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
     recorded,
     usage,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import OPPOSITE, Judged
 
 # workload, parameter value, metric
 Subject = tuple[str, float | None, str]
@@ -102,7 +103,7 @@ class Compared(measures.Measure):
         candidate_value: the same of the candidate.
         dropped_blocks: how many are left out, as one side has no good sample.
         given: whether the load generator gives the rate.
-        ci_low, confidence, family, looks, margin, minimum_detectable, n, verdict: of :class:`paired.Judged`.
+        ci_low, confidence, family, looks, margin, minimum_detectable, n, verdict: of :class:`Judged`.
     """
 
     kind: str
@@ -133,11 +134,6 @@ class Compared(measures.Measure):
     def is_of_smt(self) -> bool:
         """Whether it has SMT on and SMT off on its sides."""
         return set(self.sides) == set(recorded.OF_SMT)
-
-    @property
-    def is_called(self) -> bool:
-        """Whether it is called a gain or a loss."""
-        return self.verdict in (paired.GAIN, paired.LOSS)
 
     @property
     def is_most_load(self) -> bool:
@@ -176,7 +172,7 @@ class Compared(measures.Measure):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Comparison(Compared, paired.Judged):
+class Comparison(Compared, Judged):
     """The comparison of two sides, block by block.
 
     Attributes:
@@ -203,7 +199,7 @@ class Comparison(Compared, paired.Judged):
             baseline_value=self.candidate_value,
             candidate_value=self.baseline_value,
             mean_change=1 / (1 + self.mean_change) - 1,
-            verdict=paired.OPPOSITE.get(self.verdict, self.verdict),
+            verdict=OPPOSITE.get(self.verdict, self.verdict),
         )
 
     def of_smt_off(self) -> Comparison:
@@ -385,25 +381,17 @@ def _pairs(result: HostResult, samples: dict[recorded.Key, t.Any], compare: str)
 
 def _placement_pairs(result: HostResult, samples: dict[recorded.Key, t.Any], arm: str) -> list[Pair]:
     """Return the pairs of placements that are compared within an arm."""
-    pairs: list[Pair] = []
     planned = (result.plan.placements or {}).get(arm) or {}
     cores = planned.get(placements.CORES)
-    one_core = bool(cores and cores.reason)
-    for (candidate, base), effect in PLACEMENT_PAIRS.items():
-        pairs.append(
-            (
-                "placement",
-                ON_ONE_CORE.get(effect, effect) if one_core else effect,
-                candidate,
-                (base, arm),
-                (candidate, arm),
-            )
-        )
-    pairs += [
+    named = ON_ONE_CORE if cores and cores.reason else {}
+    of_effects = [(named.get(effect, effect), *pair) for pair, effect in PLACEMENT_PAIRS.items()]
+    return [
         ("placement", effect, candidate, (base, arm), (candidate, arm))
-        for effect, candidate, base in _of_as_many_workers(dict.fromkeys([*planned, *_taken(samples, arm)]))
+        for effect, candidate, base in [
+            *of_effects,
+            *_of_as_many_workers(dict.fromkeys([*planned, *_taken(samples, arm)])),
+        ]
     ]
-    return pairs
 
 
 def _of_as_many_workers(names: t.Collection[str]) -> list[tuple[str, str, str]]:
@@ -489,12 +477,9 @@ def _family(
         before, after = (recorded.good_values(side, metric) for side in sides if side is not None)
         blocks = sorted(block for block in set(before) & set(after) if before[block] and after[block])
         # A further metric can be 0, which has no ratio. Its other blocks would be a choice by their values.
-        taken = (
-            []
-            if primary
-            else [sample for side in sides for block in (side or {}).values() for sample in block if sample.ok]
-        )
-        if not blocks or any(metric in sample.metrics and sample.metrics[metric].value == 0 for sample in taken):
+        further = [] if primary else [sample for side in sides for block in (side or {}).values() for sample in block]
+        good = [sample.metrics[metric] for sample in further if sample.ok and metric in sample.metrics]
+        if not blocks or any(value.value == 0 for value in good):
             continue
         measure = dataclasses.replace(measures.describe_workload(result, workload, parameter, metric), primary=primary)
         measured_blocks.append(1 + max(*before, *after))

@@ -24,6 +24,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_re
     Workload,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Judged
 
 # Name of the metric: it is of the whole machine, so that it adds up over workers.
 MOST_LOAD = "most_load"
@@ -129,7 +130,7 @@ def of_loads(
     before: t.Sequence[t.Sequence[float]],
     after: t.Sequence[t.Sequence[float]],
     alone: t.Sequence[int],
-    judged: paired.Judged,
+    judged: Judged,
 ) -> dict[str, t.Any]:
     """Return what a comparison of most loads says: loads that were measured, no interval where no block differs, and no
     verdict against which blocks speak that have no ratio.

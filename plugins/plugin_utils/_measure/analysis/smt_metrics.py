@@ -13,7 +13,7 @@ import numbers
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads import metrics as workload_metrics
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.paired import Ratio
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Ratio
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change
 
 # Two workers on one CPU have half of it each: what costs less than this is a shared core, what costs more is a shared

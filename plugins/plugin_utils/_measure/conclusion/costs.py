@@ -20,6 +20,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.c
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import outcomes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_arms import exposure
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import OPPOSITE
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 MIB = 1024 * 1024
@@ -145,8 +146,7 @@ def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
     of what it does to the whole machine.
     """
     opposite = {
-        comparison.workload: paired.OPPOSITE.get(comparison.verdict)
-        for comparison in host_comparisons.of_smt(comparisons)
+        comparison.workload: OPPOSITE.get(comparison.verdict) for comparison in host_comparisons.of_smt(comparisons)
     }
     narrower = [
         comparison.of_smt_off()
@@ -195,7 +195,7 @@ def against_primary(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
     """
     return [
         comparison
-        for verdict, opposite in paired.OPPOSITE.items()
+        for verdict, opposite in OPPOSITE.items()
         for comparison in _further(comparisons, verdict)
         if comparison.verdict == opposite and comparison.metric != work_costs.CPU_BY_WORK
     ]

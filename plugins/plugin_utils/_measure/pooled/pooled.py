@@ -27,6 +27,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import distributions, ranks, verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Ratio
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import leave_one_out
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
@@ -70,7 +71,7 @@ class Heterogeneity(t.NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Pooled(paired.Ratio):
+class Pooled(Ratio):
     """What the hosts of a class say combined, with hosts in the place of blocks; ``family`` counts the workloads of two
     hosts or more: one host has no verdict for its class, and cannot make the others' stricter by workloads of its own.
 

@@ -23,6 +23,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Compared, Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion, outcomes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import OPPOSITE
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
@@ -391,7 +392,7 @@ def _class(
         if combined := judged.get(key):
             said, confounded = combined.verdict, combined.confounded
         # What is chosen about SMT is by what SMT off does, whichever side a comparison is of.
-        turned = paired.OPPOSITE if first.effect == arms.SMT_ON and first.is_of_smt else {}
+        turned = OPPOSITE if first.effect == arms.SMT_ON and first.is_of_smt else {}
         deciding[place] = _Deciding(first.effect, turned.get(said, said), len(of_key), confounded)
         alone[place] = [turned.get(one.verdict, one.verdict) for one in of_key.values()]
     by_one: dict[tuple[str | None, str], list[Compared]] = {}

@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import verdicts
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Judged
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial.records import Metric
 
 _DECIDED = {verdicts.GAIN, verdicts.LOSS}
@@ -40,9 +40,9 @@ class Comparison:
     metric: Metric
     baseline: str
     candidate: str
-    judged: paired.Judged
+    judged: Judged
     points: list[float]
-    adjusted: paired.Judged | None
+    adjusted: Judged | None
     hosts: int = 0
     turned_by: dict[str, str] = dataclasses.field(default_factory=dict)
     more_hosts: int | None = None
@@ -67,7 +67,7 @@ class Comparison:
         }
 
 
-def _in_words(judged: paired.Judged) -> dict[str, t.Any]:
+def _in_words(judged: Judged) -> dict[str, t.Any]:
     """Return a metric's own change with its interval, and the word for its verdict."""
     return {**judged.change.described(), "effect": judged.word}
 
@@ -94,7 +94,7 @@ def disagreeing(comparisons: t.Sequence[Comparison]) -> list[list[Comparison]]:
     ]
 
 
-def _side(judged: paired.Judged) -> str | None:
+def _side(judged: Judged) -> str | None:
     """Return the verdict that a comparison points to, None where it points nowhere."""
     if judged.is_called:
         return judged.verdict

@@ -22,6 +22,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics.ranks import Paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Judged
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import leave_one_out
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial.effects import Comparison
@@ -202,7 +203,7 @@ def _family(
 
 def _adjusted(
     trial: Trial, periods: units.Periods, metric: Metric, arm: str, of_metric: t.Sequence[units.Unit]
-) -> paired.Judged | None:
+) -> Judged | None:
     """Return the comparison of the primary metric without what goes along with the traffic,
     None where nothing is known of it.
     """

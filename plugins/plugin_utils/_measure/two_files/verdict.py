@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Judged
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.two_files import measurements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.two_files.measurements import (
     MeasurementsError,
@@ -27,7 +28,7 @@ class Comparison(t.NamedTuple):
     unit: str
     before_value: float
     after_value: float
-    judged: paired.Judged
+    judged: Judged
     left_out: int
 
     def described(self) -> dict[str, t.Any]:

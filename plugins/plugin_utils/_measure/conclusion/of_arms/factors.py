@@ -22,7 +22,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.paired import Ratio
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Judged, Ratio
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 # Arm -> values of its blocks, one number each.
@@ -199,7 +199,7 @@ def _compared(
     subjects: t.Sequence[Comparison],
     pairs: t.Sequence[t.Sequence[contrasts.Sides]],
     are_looked_at: bool,
-) -> list[list[paired.Judged]]:
+) -> list[list[Judged]]:
     """Compare sides of all workloads as one family; a list for each workload.
 
     Args:

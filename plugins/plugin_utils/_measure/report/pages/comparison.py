@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Judged, Ratio
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import leave_one_out, pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import (
     hardware_classes,
@@ -76,7 +77,7 @@ def render(
     )
 
 
-def distinguish(before: paired.Ratio, after: paired.Ratio) -> str:
+def distinguish(before: Ratio, after: Ratio) -> str:
     """Return whether two ratios differ: their intervals do not overlap,
     which is stricter than a test of the difference.
     """
@@ -136,7 +137,7 @@ def _effect(comparison: Comparison) -> list[t.Any]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Effect(paired.Judged):
+class Effect(Judged):
     """What both runs say of a workload, hosts as blocks, and which host alone turns that."""
 
     title: str
@@ -172,7 +173,7 @@ def _workloads(pairs: t.Sequence[Pair], margin: float, confidence: float) -> dic
     }
 
 
-def _turned(hosts: list[str], sides: tuple[list[float], list[float], str], comparison: paired.Judged) -> str:
+def _turned(hosts: list[str], sides: tuple[list[float], list[float], str], comparison: Judged) -> str:
     """Say which host alone turns a verdict about both runs; empty where none does."""
     if comparison.verdict == paired.INCONCLUSIVE:
         return ""

@@ -22,8 +22,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.paired import Ratio
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_arms import factors
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Ratio
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.pages import (
     answer as answer_part,
