@@ -237,12 +237,3 @@ def cpu_list(value: str | tuple[int, ...] | None) -> str:
     if isinstance(value, tuple):
         value = cpulist.render(value)
     return value or "none" if isinstance(value, str) else "unknown"
-
-
-def restored(proof: dict[str, t.Any] | None) -> str:
-    """Return one sentence on whether the host is back in its original state."""
-    if proof is None or proof.get("ok") is None:
-        return "It is not known whether the host was restored: the result has no record of it."
-    if proof["ok"]:
-        return "The host was read back afterwards and is in its original state."
-    return f"The host is NOT in its original state: {'; '.join(proof.get('differences') or ['no details'])}."

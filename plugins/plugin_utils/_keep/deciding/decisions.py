@@ -114,13 +114,13 @@ def conclude(result: HostResult, now: datetime.datetime) -> Conclusion | None:
     if not hardware_class or not recorded.concerns_smt(result):
         return None
     analysis = HostAnalysis(result)
-    choice = recommendation.recommend(analysis)["choice"]
+    choice = recommendation.recommend(analysis).choice
     return Conclusion(
         result.host,
         result.run,
         hardware_class,
         choice,
-        conclusion.conclude(analysis)["sentence"],
+        conclusion.conclude(analysis).sentence,
         {comparison.work: comparison for comparison in analysis.of_smt},
         _moment(result, "collected") or _moment(result, "finished") or _moment(result, "started"),
         Basis.from_result(result),

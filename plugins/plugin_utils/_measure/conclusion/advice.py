@@ -24,9 +24,17 @@ MINUTE = 60
 MAX_BLOCKS = 10_000
 
 
+class More(t.NamedTuple):
+    """How much more to measure; a number that cannot be estimated is None."""
+
+    text: str
+    blocks: int | None = None
+    seconds: int | None = None
+
+
 def more_to_measure(
     result: HostResult, main: t.Sequence[Compared], curves: t.Sequence[streams.Curve] = ()
-) -> dict[str, t.Any] | None:
+) -> More | None:
     """Estimate how much more to measure: an interval narrows with the square root of the number of blocks.
 
     Args:
@@ -35,28 +43,20 @@ def more_to_measure(
         curves: of the host, where streams may be missing.
 
     Returns:
-        None where nothing is undecided, else ``{blocks, seconds, text}``; a number that cannot be estimated is None.
+        None where nothing is undecided.
     """
     open_ones = [comparison for comparison in main if comparison.verdict == "inconclusive"]
     instead = _instead_of_blocks(result, main, curves, open_ones)
     if instead:
-        return {"blocks": None, "seconds": None, "text": instead}
+        return More(instead)
     if not open_ones:
         return None
     needs = [need for need in map(blocks_needed, open_ones) if need is not None]
     if len(needs) < len(open_ones):
-        return {
-            "blocks": None,
-            "seconds": None,
-            "text": "Measure more blocks: there are too few to say how many it would take.",
-        }
+        return More("Measure more blocks: there are too few to say how many it would take.")
     most = max(needs)
     if most > MAX_BLOCKS:
-        return {
-            "blocks": None,
-            "seconds": None,
-            "text": "The samples scatter too much for more of them to decide: measure on a quieter host.",
-        }
+        return More("The samples scatter too much for more of them to decide: measure on a quieter host.")
     seconds = seconds_a_block(result)
     time = f", about {_duration(most * seconds)} at the {seconds:.0f} s a block took here" if seconds else ""
     stopped = (
@@ -66,7 +66,7 @@ def more_to_measure(
     )
     fewer = "; a quieter host needs fewer" if most > paired.MIN_BLOCKS else ""
     advice = f"{stopped}To decide, measure about {most} blocks{time}{fewer}."
-    return {"blocks": most, "seconds": round(most * seconds) if seconds else None, "text": advice}
+    return More(advice, most, round(most * seconds) if seconds else None)
 
 
 def _instead_of_blocks(

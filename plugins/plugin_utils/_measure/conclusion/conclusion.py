@@ -9,6 +9,7 @@ switched the sentence gives the reason and what the placements show instead.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import typing as t
 
@@ -47,17 +48,47 @@ BY_WORKLOAD, UNDECIDED, NOT_COMPARED = outcomes.BY_WORKLOAD, outcomes.UNDECIDED,
 NOTHING_OF_SHARING = "Nothing could be measured here about sharing a core."
 
 
-def conclude(analysis: HostAnalysis) -> dict[str, t.Any]:
+@dataclasses.dataclass(frozen=True)
+class Conclusion:
+    """The conclusion for one host.
+
+    Attributes:
+        recommendation: ``on``, ``off``, ``either``, ``by_workload``, ``undecided`` or ``not_compared``.
+        sentences: the answer.
+        basis: what it rests on.
+        costs: what a choice costs, in sentences.
+        cautions: what makes the numbers less sure, in sentences.
+        next: what to measure next, or None.
+    """
+
+    recommendation: str
+    sentences: list[str]
+    basis: str
+    costs: list[str]
+    cautions: list[str]
+    next: str | None
+
+    @property
+    def sentence(self) -> str:
+        """The answer."""
+        return " ".join(self.sentences)
+
+    @property
+    def statements(self) -> list[str]:
+        """All that is said, in the order in which it matters."""
+        return [*self.sentences, *filter(None, [self.next]), *self.cautions, *self.costs, self.basis]
+
+    def described(self) -> dict[str, t.Any]:
+        """Return it as plain data."""
+        fields = {name: value for name, value in vars(self).items() if name != "sentences"}
+        return {**fields, "sentence": self.sentence, "statements": self.statements}
+
+
+def conclude(analysis: HostAnalysis) -> Conclusion:
     """Draw the conclusion for one host.
 
     Args:
         analysis: of the host.
-
-    Returns:
-        ``{recommendation, sentence, basis, costs, cautions, next, statements}``: ``recommendation`` is ``on``, ``off``,
-        ``either``, ``by_workload``, ``undecided`` or ``not_compared``; ``costs`` and ``cautions`` are lists of
-        sentences; ``next`` names what to measure next, or is None; ``statements`` has all that is said, in the order in
-        which it matters.
     """
     result, comparisons = analysis.result, analysis.comparisons
     main = outcomes.deciding(analysis)
@@ -78,16 +109,7 @@ def conclude(analysis: HostAnalysis) -> dict[str, t.Any]:
     primary = [comparison for comparison in used if comparison.primary]
     basis = " ".join([_confidence_text(primary), *load_limit.resolution(result, primary)])
     costs, cautions = host_costs.of_host(analysis), host_cautions.of_host(analysis)
-    step = more["text"] if more else None
-    return {
-        "recommendation": choice,
-        "sentence": " ".join(sentences),
-        "basis": basis,
-        "costs": costs,
-        "cautions": cautions,
-        "next": step,
-        "statements": [*sentences, *filter(None, [step]), *cautions, *costs, basis],
-    }
+    return Conclusion(choice, sentences, basis, costs, cautions, more.text if more else None)
 
 
 def recommendation(main: t.Sequence[outcomes.Said]) -> str:

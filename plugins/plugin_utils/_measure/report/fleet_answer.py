@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_loads import crossovers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import (
     hardware_classes,
     text as report_text,
@@ -43,13 +44,10 @@ def sentences(rows: t.Sequence[hardware_classes.Row]) -> list[str]:
     )
     by_streams: dict[str, list[str]] = {}
     for row in rows:
-        for workload in row.streams:
-            is_known = workload["status"] in (streams.FOUND, streams.SOME, streams.NEVER)
-            sentence = (
-                f"SMT helps {workload['title']} {workload['text']}"
-                if is_known
-                else f"{workload['title']}: {workload['text']}"
-            )
+        for title, crossover in row.streams:
+            is_known = crossover.status in (streams.FOUND, streams.SOME, streams.NEVER)
+            text = crossovers.text(crossover)
+            sentence = f"SMT helps {title} {text}" if is_known else f"{title}: {text}"
             by_streams.setdefault(sentence, []).append(row.host)
     return [
         *_at([(words, chosen[choice]) for choice, words in _RECOMMENDED.items()], chosen.total()),

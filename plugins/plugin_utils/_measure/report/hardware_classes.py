@@ -22,10 +22,13 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
     paired,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Compared, Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.of_arms.machines import Capacity
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.streams import Crossover
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion, outcomes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import OPPOSITE
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.summary import Summary
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 # With fewer hosts quartiles are meaningless.
@@ -55,7 +58,8 @@ class Row:
         arms: the titles of other arms.
         title: of the conclusion.
         unable: arms that cannot do what the baseline can: undecided, whatever was compared.
-        streams: from how many streams on SMT helps, where that and not the whole machine alone decides.
+        streams: title of each workload, and from how many streams on SMT helps it, where that and not the whole
+            machine alone decides.
         incomplete: whether something is missing that could contradict what was compared.
         sentence: the conclusion.
         basis: what it rests on.
@@ -82,14 +86,14 @@ class Row:
     arms: list[str]
     title: str
     unable: list[str]
-    streams: list[dict[str, t.Any]]
+    streams: list[tuple[str, Crossover]]
     incomplete: bool
     sentence: str
     basis: str
     environment: dict[str, str]
-    capacities: list[dict[str, t.Any]]
+    capacities: list[Capacity]
     restored: bool | None
-    differences: list[str]
+    differences: t.Sequence[str]
     served_by_one: list[tuple[str, Compared]]
     workloads: dict[str, Comparison]
 
@@ -222,51 +226,52 @@ class _Deciding(t.NamedTuple):
     confounded: bool
 
 
-def row(summary: dict[str, t.Any], page: str) -> Row:
+def row(summary: Summary, page: str) -> Row:
     """Return the row of one host.
 
     Args:
-        summary: from :func:`build.summarise`.
+        summary: of the host.
         page: name of its page.
     """
-    recommended = summary["recommendation"]
-    baseline, of_arms = summary["arms"][0]["name"], len(summary["arms"])
-    arm_titles = list(dict.fromkeys(_arm_title(arm["name"]) for arm in recommended["arms"]))
-    subject = None if summary["concerns_smt"] else " and ".join(arm_titles)
-    others = host_comparisons.against_baseline(host_comparisons.of_other_arms(summary["comparisons"]), baseline)
-    by_one = [one for one in summary["served_by_one"] if one.is_of_smt or one.baseline.arm == baseline]
-    of_others = [*others, *(one for one in by_one if not one.is_of_smt)]
+    analysis, result, recommended = summary.analysis, summary.result, summary.recommendation
+    of_arms = len(result.arms)
+    arm_titles = list(dict.fromkeys(_arm_title(arm.name) for arm in recommended.arms))
+    subject = None if summary.concerns_smt else " and ".join(arm_titles)
+    by_one = [one for one in summary.served_by_one if one.is_of_smt or one.baseline.arm == result.arms[0].name]
+    of_others = [*analysis.against_baseline, *(one for one in by_one if not one.is_of_smt)]
     unable = [
-        arm["name"]
-        for arm in recommended["arms"]
-        if arm["outcome"] == outcomes.UNDECIDED
-        and outcomes.outcome([one for one in of_others if one.effect == arm["name"]]) != outcomes.UNDECIDED
+        arm.name
+        for arm in recommended.arms
+        if arm.outcome == outcomes.UNDECIDED
+        and outcomes.outcome([one for one in of_others if one.effect == arm.name]) != outcomes.UNDECIDED
     ]
-    of_smt = [one.as_said(of_arms) for one in host_comparisons.of_smt(summary["comparisons"])]
-    restored = summary["restored"] or {}
+    of_smt = [one.as_said(of_arms) for one in analysis.of_smt]
     return Row(
-        **{
-            name: summary[name]
-            for name in (
-                *("host", "run", "outcome", "hardware_class", "vulnerable", "reboot_required", "disagreement", "file"),
-                *("incomplete", "capacities"),
-            )
-        },
+        host=result.host,
+        run=result.run,
+        outcome=result.outcome,
+        hardware_class=summary.hardware_class,
+        vulnerable=summary.vulnerable,
+        reboot_required=summary.reboot_required,
+        disagreement=summary.disagreement,
+        file=summary.file,
+        incomplete=outcomes.is_incomplete(analysis),
+        capacities=analysis.capacities,
         page=page,
-        recommendation=recommended["choice"],
-        agreed=recommended["agreed"],
+        recommendation=recommended.choice,
+        agreed=recommended.agreed,
         subject=subject,
         arms=arm_titles,
-        title=_conclusion_title(subject, recommended["choice"], of_others, unable),
+        title=_conclusion_title(subject, recommended.choice, of_others, unable),
         unable=unable,
-        streams=summary["crossovers"] if summary["by_streams"] else [],
-        sentence=summary["conclusion"]["sentence"],
-        basis=summary["conclusion"]["basis"],
+        streams=[(one.title, one.crossover) for one in analysis.curves if outcomes.is_by_streams(analysis)],
+        sentence=summary.conclusion.sentence,
+        basis=summary.conclusion.basis,
         environment=_environment(summary),
-        restored=restored.get("ok"),
-        differences=restored.get("differences") or [],
+        restored=result.restored.ok if result.restored else None,
+        differences=(result.restored and result.restored.differences) or (),
         served_by_one=[(series(one, one.is_said_of_smt_on(of_arms)), one) for one in by_one],
-        workloads={series(one): one for one in [*of_smt, *others]},
+        workloads={series(one): one for one in [*of_smt, *analysis.against_baseline]},
     )
 
 
@@ -292,10 +297,10 @@ def _conclusion_title(
     return ", ".join(titles) or report_text.outcome_title(subject, outcomes.outcome([]))
 
 
-def _environment(summary: dict[str, t.Any]) -> dict[str, str]:
+def _environment(summary: Summary) -> dict[str, str]:
     """Return the known parts of the environment that may explain a difference between runs, as short texts."""
-    values = {name: summary["environment"].get(name) for name in ENVIRONMENT}
-    values["vulnerable"] = None if summary["vulnerable"] is None else ", ".join(summary["vulnerable"]) or "none"
+    values = {name: getattr(summary.result.environment, name) for name in ENVIRONMENT}
+    values["vulnerable"] = None if summary.vulnerable is None else ", ".join(summary.vulnerable) or "none"
     return {name: str(value)[:MAX_TEXT] for name, value in values.items() if value is not None}
 
 

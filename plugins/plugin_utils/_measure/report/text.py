@@ -10,7 +10,12 @@ from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary im
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion, outcomes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_cautions.cautions import (
+    Failure,
+    Missing,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Ratio
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.summary import Summary
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 EFFECT_TITLES = {
@@ -49,13 +54,13 @@ OUTCOME_TITLES = {
 }
 
 
-def question(summary: dict[str, t.Any]) -> str:
+def question(summary: Summary) -> str:
     """Return the question that a host's evaluation was to answer."""
-    if summary["factors"]:
-        (_base, first), (second_base, second) = summary["factors"][0]["levels"]
+    if summary.factors:
+        (_base, first), (second_base, second) = summary.factors[0].levels
         return f"What does {first} do with {second_base}, and with {second}?"
-    others = [arm["title"] for arm in summary["recommendation"]["arms"]]
-    asked = {arm["name"]: arm["title"] for arm in [*summary["arms"], *summary["arms_left_out"]]}
+    others = [arm.title for arm in summary.recommendation.arms]
+    asked = {arm.name: arm.title for arm in [*summary.result.arms, *summary.result.arms_left_out]}
     if not others:
         return "Should SMT be on here?"
     if len(asked) < 3:
@@ -67,18 +72,18 @@ def question(summary: dict[str, t.Any]) -> str:
     )
 
 
-def is_of_smt_alone(summary: dict[str, t.Any]) -> bool:
+def is_of_smt_alone(summary: Summary) -> bool:
     """Return whether a host's evaluation has no other arm than those of SMT, or none at all."""
-    return not summary["recommendation"]["arms"]
+    return not summary.recommendation.arms
 
 
-def conclusion_title(summary: dict[str, t.Any]) -> str:
+def conclusion_title(summary: Summary) -> str:
     """Return a short title for what a host's summary concludes, about SMT or about the other arms of its run."""
-    recommendation = summary["recommendation"]
-    if not is_of_smt_alone(summary) and len(summary["arms"]) > 2 and recommendation["best"]:
-        return f"{next(arm['title'] for arm in summary['arms'] if arm['name'] == recommendation['best'])} is best"
-    of_smt = [RECOMMENDATION_TITLES[recommendation["choice"]]] if summary["concerns_smt"] else []
-    return ", ".join([*of_smt, *(outcome_title(arm["title"], arm["outcome"]) for arm in recommendation["arms"])])
+    recommendation, arms = summary.recommendation, summary.result.arms
+    if not is_of_smt_alone(summary) and len(arms) > 2 and recommendation.standing.best:
+        return f"{next(arm.title for arm in arms if arm.name == recommendation.standing.best)} is best"
+    of_smt = [RECOMMENDATION_TITLES[recommendation.choice]] if summary.concerns_smt else []
+    return ", ".join([*of_smt, *(outcome_title(arm.title, arm.outcome) for arm in recommendation.arms)])
 
 
 def outcome_title(arm: str, outcome: str) -> str:
@@ -129,11 +134,7 @@ def ratio_row(comparison: Ratio) -> dict[str, t.Any]:
     }
 
 
-def key_parts(entry: dict[str, t.Any]) -> list[str]:
+def key_parts(entry: Missing | Failure) -> list[str]:
     """Return the workload, placement and arm that an entry names."""
-    parts = [
-        entry.get("workload"),
-        placements.title(entry["placement"]) if entry.get("placement") else None,
-        entry.get("arm_title"),
-    ]
+    parts = [entry.workload, placements.title(entry.placement) if entry.placement else None, entry.arm_title]
     return [part for part in parts if part] or ["everything"]

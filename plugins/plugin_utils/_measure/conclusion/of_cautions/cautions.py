@@ -62,10 +62,10 @@ def of_disturbances(analysis: HostAnalysis) -> list[str]:
         # The median worker does not show one process that keeps a CPU busy.
         cautions.append(f"Other processes used {used:.1f} CPUs during the samples. Measure again when they do not run.")
     cautions += _stolen_time(result)
-    stopped = [failure for failure in failures(result) if failure["reason"].startswith(quotas.REFUSED)]
+    stopped = [failure for failure in failures(result) if failure.reason.startswith(quotas.REFUSED)]
     if stopped:
-        count = sum(failure["samples"] for failure in stopped)
-        reason = wording.clause(stopped[0]["reason"])
+        count = sum(failure.samples for failure in stopped)
+        reason = wording.clause(stopped[0].reason)
         cautions.append(f"{count} of {len(result.samples)} samples failed: {reason}.")
     hot = [events > 0 for sample in result.samples if (events := recorded.telemetry_of(sample).throttled) is not None]
     if hot and sum(hot) >= disturbances.THROTTLED * len(hot):
@@ -93,9 +93,9 @@ def _of_the_run(result: HostResult) -> list[str]:
     reasons: collections.Counter[str] = collections.Counter()
     places: collections.Counter[str] = collections.Counter()
     for failure in failures(result):
-        reasons[failure["reason"]] += failure["samples"]
-        title = measures.describe_workload(result, failure["workload"]).title
-        places[f"{title} with {failure['arm_title']}"] += failure["samples"]
+        reasons[failure.reason] += failure.samples
+        title = measures.describe_workload(result, failure.workload).title
+        places[f"{title} with {failure.arm_title}"] += failure.samples
     for usual, count in reasons.most_common(1):
         left_out = "their blocks are left out of the comparisons they belong to"
         why = f"Of {'all' if count == reasons.total() else 'most'} the reason is"
@@ -170,9 +170,9 @@ def failed_on_one_side(analysis: HostAnalysis) -> bool:
     """Return whether samples of SMT on or of SMT off failed with every online thread busy, and none of the other."""
     failed: dict[str, set[str]] = {}
     for failure in failures(analysis.result):
-        whole = recorded.sampled_as(analysis.result, host_comparisons.WHOLE_MACHINE, failure["arm"])
-        if failure["placement"] == whole and failure["arm"] in recorded.OF_SMT:
-            failed.setdefault(failure["workload"], set()).add(failure["arm"])
+        whole = recorded.sampled_as(analysis.result, host_comparisons.WHOLE_MACHINE, failure.arm)
+        if failure.placement == whole and failure.arm in recorded.OF_SMT:
+            failed.setdefault(failure.workload, set()).add(failure.arm)
     return any(len(arms) == 1 for arms in failed.values())
 
 
@@ -251,49 +251,57 @@ def _tails(comparisons: t.Sequence[Comparison]) -> list[str]:
     return wording.first_of(list(map(spread.caution, apart)), "metrics", rises)
 
 
-def failures(result: HostResult) -> list[dict[str, t.Any]]:
+class Missing(t.NamedTuple):
+    """What was planned and not measured, and why; None means all."""
+
+    workload: str | None
+    placement: str | None
+    arm: str | None
+    arm_title: str | None
+    reason: str
+
+
+class Failure(t.NamedTuple):
+    """Samples that failed, and why."""
+
+    workload: str
+    placement: str
+    arm: str
+    arm_title: str
+    reason: str
+    samples: int
+
+
+def failures(result: HostResult) -> list[Failure]:
     """Count the failed samples by workload, placement, arm and reason, without those that only say that a load was not
     sustained (:func:`limits.not_sustained`).
     """
-    counts: dict[tuple[str, str, str, str], int] = {}
+    counts: collections.Counter[tuple[str, str, str, str]] = collections.Counter()
     primary, answers = recorded.primary_metrics(result), limits.not_sustained(result)
     for place, sample in enumerate(result.samples):
         if place not in answers and recorded.good_value(sample, primary[sample.workload]) is None:
             reason = sample.error or "its value is not a rate or time above zero"
-            key = (sample.workload, sample.placement, sample.arm, reason)
-            counts[key] = counts.get(key, 0) + 1
+            counts[sample.workload, sample.placement, sample.arm, reason] += 1
     return [
-        {"workload": w, "placement": p, **recorded.named_arm(result, a), "reason": reason, "samples": count}
-        for (w, p, a, reason), count in counts.items()
+        Failure(workload, placement, arm, recorded.arm_title(result, arm), reason, count)
+        for (workload, placement, arm, reason), count in counts.items()
     ]
 
 
-def not_measured(result: HostResult) -> list[dict[str, t.Any]]:
-    """Return what was planned and has no sample as ``{workload, placement, arm, arm_title, reason}``,
-    where None means all.
-    """
-    arms = [
-        {"workload": None, "placement": None, **recorded.named_arm(result, arm.name), "reason": arm.reason}
-        for arm in result.arms_left_out
+def not_measured(result: HostResult) -> list[Missing]:
+    """Return what was planned and has no sample."""
+    planned = (result.plan.placements or {}).items()
+    missing = [
+        *((None, None, arm.name, arm.reason) for arm in result.arms_left_out),
+        *((skip.workload, skip.placement, skip.arm, skip.reason) for skip in result.skipped),
+        *(
+            (None, placement, arm, spot.reason or "no reason given")
+            for arm, spots in planned
+            for placement, spot in spots.items()
+            if spot.workers is None
+        ),
     ]
-    absent = [
-        {
-            "workload": None,
-            "placement": placement,
-            **recorded.named_arm(result, arm),
-            "reason": spot.reason or "no reason given",
-        }
-        for arm, spots in (result.plan.placements or {}).items()
-        for placement, spot in spots.items()
-        if spot.workers is None
+    return [
+        Missing(workload, placement, arm, arm and recorded.arm_title(result, arm), reason)
+        for workload, placement, arm, reason in missing
     ]
-    skipped = [
-        {
-            "workload": skip.workload,
-            "placement": skip.placement,
-            **recorded.named_arm(result, skip.arm),
-            "reason": skip.reason,
-        }
-        for skip in result.skipped
-    ]
-    return [*arms, *skipped, *absent]

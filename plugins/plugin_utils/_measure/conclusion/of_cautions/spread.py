@@ -47,10 +47,6 @@ class Spread(t.NamedTuple):
     against: str
     against_change: float
 
-    def described(self) -> dict[str, t.Any]:
-        """Return it as plain data."""
-        return self._asdict()
-
 
 def find(comparisons: t.Iterable[Comparison]) -> list[Spread]:
     """Return where typical values and means or tails disagree in sign, of arms at the widest measured placement.

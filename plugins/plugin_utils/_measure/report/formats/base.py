@@ -18,6 +18,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_re
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import recorded
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats import tables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.hardware_classes import HardwareClass
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.summary import Summary
 
 SCHEMA_NAME = "threadwise.smt/report"
 SCHEMA_VERSION = 2
@@ -41,11 +42,11 @@ class HostReport:
 
     Attributes:
         result: from ``result_files.load``, with the declarations of what was made of its samples.
-        summary: what ``build.summarise`` made of it.
+        summary: what was made of it.
     """
 
     result: HostResult
-    summary: dict[str, t.Any]
+    summary: Summary
 
     @functools.cached_property
     def samples(self) -> list[list[t.Any]]:

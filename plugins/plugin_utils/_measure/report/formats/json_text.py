@@ -19,10 +19,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.for
 
 def _host(host: HostReport) -> str:
     """Format a host's summary as JSON; the samples stay in the host's file, named by ``file``."""
-    lists = {
-        name: [one.described() for one in host.summary[name]] for name in ("comparisons", "served_by_one", "tails")
-    }
-    return json.dumps({**host.summary, **lists}, sort_keys=True, allow_nan=False)
+    return json.dumps(host.summary.described(), sort_keys=True, allow_nan=False)
 
 
 def _tail(ending: Ending) -> str:

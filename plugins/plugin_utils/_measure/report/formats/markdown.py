@@ -7,7 +7,11 @@ from __future__ import annotations
 import re
 
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import measures
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import measures, recorded
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_cautions.cautions import (
+    Failure,
+    Missing,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats.base import (
     Ending,
@@ -36,26 +40,26 @@ def code(text: str) -> str:
 def _host(host: HostReport) -> str:
     """Format the conclusion for a host with its numbers, for a pull request."""
     summary = host.summary
-    concluded = summary["conclusion"]
+    concluded = summary.conclusion
     lines = [
-        f"## {code(summary['host'])}: {plain(report_text.question(summary))}",
+        f"## {code(summary.result.host)}: {plain(report_text.question(summary))}",
         "",
-        f"**{plain(concluded['sentence'])}**",
+        f"**{plain(concluded.sentence)}**",
         "",
-        plain(concluded["basis"]),
+        plain(concluded.basis),
         "",
     ]
     sentences = [
-        *filter(None, [concluded["next"]]),
-        *concluded["cautions"],
-        *concluded["costs"],
-        wording.restored(summary["restored"]),
+        *filter(None, [concluded.next]),
+        *concluded.cautions,
+        *concluded.costs,
+        recorded.restored(summary.result),
     ]
     lines += [f"- {plain(sentence)}" for sentence in sentences]
     lines.append("")
-    if summary["comparisons"]:
+    if summary.analysis.comparisons:
         lines += ["| workload | compared | change | verdict | blocks |", "|---|---|---|---|---|"]
-        for comparison in summary["comparisons"]:
+        for comparison in summary.analysis.comparisons:
             title = ", ".join(filter(None, [comparison.title, report_text.metric(comparison)]))
             cells = [
                 title,
@@ -64,16 +68,16 @@ def _host(host: HostReport) -> str:
             ]
             lines.append(f"| {' | '.join(map(plain, [*cells, report_text.verdict(comparison)]))} | {comparison.n} |")
         lines.append("")
-    if len(summary["arms"]) < 2:
+    if len(summary.result.arms) < 2:
         lines += _measured(host)
-    if summary["exposure"]:
+    if summary.exposure:
         lines += ["What each arm leaves open of the kernel's list of vulnerabilities:", ""]
-        lines += [f"- {plain(arm['title'])}: {plain(arm['text'])} ({arm['basis']})" for arm in summary["exposure"]]
+        lines += [f"- {plain(arm.title)}: {plain(arm.text)} ({arm.basis})" for arm in summary.exposure]
         lines.append("")
-    missing = [*summary["not_measured"], *summary["failures"]]
+    missing: list[Missing | Failure] = [*summary.not_measured, *summary.failures]
     if missing:
         lines += ["Not measured:", ""]
-        lines += [f"- {plain(', '.join(report_text.key_parts(entry)))}: {plain(entry['reason'])}" for entry in missing]
+        lines += [f"- {plain(', '.join(report_text.key_parts(entry)))}: {plain(entry.reason)}" for entry in missing]
         lines.append("")
     return "\n".join(lines) + "\n"
 
@@ -81,14 +85,14 @@ def _host(host: HostReport) -> str:
 def _measured(host: HostReport) -> list[str]:
     """Format the values of a run that compared no arms: they are all that it found."""
     lines = ["| workload | metric | placement | value | blocks |", "|---|---|---|---|---|"]
-    for level in host.summary["levels"]:
-        measure = measures.describe_workload(host.result, level["workload"], level["parameter"], level["metric"])
-        value, low, high = (wording.number(level[end]) for end in ("value", "low", "high"))
-        shown = value if level["value"] is None else f"{value} {measure.unit}"
-        interval = "" if level["low"] is None else f" ({low} to {high})"
-        cells = [measure.title, level["metric"], placements.title(level["placement"]), f"{shown}{interval}"]
-        lines.append(f"| {' | '.join(map(plain, cells))} | {level['n']} |")
-    return [*lines, ""] if host.summary["levels"] else []
+    for level in host.summary.analysis.levels:
+        measure = measures.describe_workload(host.result, level.workload, level.parameter, level.metric)
+        value, low, high = (wording.number(end) for end in (level.value, level.low, level.high))
+        shown = value if level.value is None else f"{value} {measure.unit}"
+        interval = "" if level.low is None else f" ({low} to {high})"
+        cells = [measure.title, level.metric, placements.title(level.placement), f"{shown}{interval}"]
+        lines.append(f"| {' | '.join(map(plain, cells))} | {level.n} |")
+    return [*lines, ""] if host.summary.analysis.levels else []
 
 
 def _tail(ending: Ending) -> str:

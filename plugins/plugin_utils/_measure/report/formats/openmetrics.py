@@ -49,8 +49,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import p
 
 def _host(report: HostReport) -> str:
     """Return a host's lines; unknown values have no line."""
-    summary = report.summary
-    host = {"host": summary["host"], "hardware_class": summary["hardware_class"] or ""}
+    summary, restored = report.summary, report.summary.result.restored
+    host = {"host": summary.result.host, "hardware_class": summary.hardware_class or ""}
     lines: list[str] = []
 
     def add(name: str, value: float | None, **labels: str) -> None:
@@ -73,9 +73,9 @@ def _host(report: HostReport) -> str:
             add(f"{name}_{part}", value, **labels)
         add(f"{name}_verdict", 1, **labels, verdict=comparison.verdict)
 
-    for comparison in host_comparisons.of_smt(summary["comparisons"], every_metric=True):
+    for comparison in host_comparisons.of_smt(summary.analysis.comparisons, every_metric=True):
         add_comparison(comparison, "threadwise_smt")
-    for comparison in host_comparisons.of_other_arms(summary["comparisons"], every_metric=True):
+    for comparison in host_comparisons.of_other_arms(summary.analysis.comparisons, every_metric=True):
         add_comparison(
             comparison,
             "threadwise_smt_arm",
@@ -83,18 +83,18 @@ def _host(report: HostReport) -> str:
             baseline=comparison.baseline.arm,
             placement=comparison.placement,
         )
-    for level in summary["levels"]:
-        if level["metric"] == limits.MOST_LOAD:
-            labels = {key: level[key] for key in ("workload", "arm", "placement")}
-            add("threadwise_smt_most_load", level["value"], **labels)
-    if summary["concerns_smt"]:
-        add("threadwise_smt_recommendation", 1, choice=summary["recommendation"]["choice"])
+    for level in summary.analysis.levels:
+        if level.metric == limits.MOST_LOAD:
+            labels = {name: getattr(level, name) for name in ("workload", "arm", "placement")}
+            add("threadwise_smt_most_load", level.value, **labels)
+    if summary.concerns_smt:
+        add("threadwise_smt_recommendation", 1, choice=summary.recommendation.choice)
     add(
         "threadwise_smt_restored",
-        None if not summary["restored"] or summary["restored"].get("ok") is None else int(summary["restored"]["ok"]),
+        None if restored is None or restored.ok is None else int(restored.ok),
     )
-    add("threadwise_smt_vulnerable", len(summary["vulnerable"]) if summary["vulnerable"] is not None else None)
-    add("threadwise_smt_finished_timestamp_seconds", advice.moment(summary["finished"]))
+    add("threadwise_smt_vulnerable", len(summary.vulnerable) if summary.vulnerable is not None else None)
+    add("threadwise_smt_finished_timestamp_seconds", advice.moment(summary.result.finished))
     return "".join(lines)
 
 

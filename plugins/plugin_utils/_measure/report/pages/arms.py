@@ -12,6 +12,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary im
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_arms import exposure, factors
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import text as report_text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.summary import Summary
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import charts
 
 Comparison = host_comparisons.Comparison
@@ -31,26 +32,24 @@ STATES = {
 }
 
 
-def against_baseline(summary: dict[str, t.Any]) -> list[Comparison]:
+def against_baseline(summary: Summary) -> list[Comparison]:
     """Return each arm against the baseline at the widest placement, workload by workload,
     arms in the order of the run.
     """
-    comparisons = host_comparisons.against_baseline(
-        host_comparisons.at_widest(summary["comparisons"]), summary["arms"][0]["name"]
-    )
-    order = {arm["name"]: number for number, arm in enumerate(summary["arms"])}
+    arms = [arm.name for arm in summary.result.arms]
+    comparisons = host_comparisons.against_baseline(host_comparisons.at_widest(summary.analysis.comparisons), arms[0])
     subjects = {
         subject: number for number, subject in enumerate(dict.fromkeys(comparison.work for comparison in comparisons))
     }
-    return sorted(comparisons, key=lambda comparison: (subjects[comparison.work], order[comparison.candidate.arm]))
+    return sorted(comparisons, key=lambda comparison: (subjects[comparison.work], arms.index(comparison.candidate.arm)))
 
 
-def among_others(summary: dict[str, t.Any]) -> list[Comparison]:
+def among_others(summary: Summary) -> list[Comparison]:
     """Return the comparisons of the other arms among each other at the widest placement, where they were asked for."""
-    baseline = summary["arms"][0]["name"]
+    baseline = summary.result.arms[0].name
     return [
         comparison
-        for comparison in host_comparisons.at_widest(summary["comparisons"])
+        for comparison in host_comparisons.at_widest(summary.analysis.comparisons)
         if comparison.baseline.arm != baseline
     ]
 
@@ -133,16 +132,14 @@ def _label(comparison: Comparison) -> str:
     return f"{comparison.candidate.arm_title}{where}"
 
 
-def exposures(summary: dict[str, t.Any]) -> dict[str, t.Any] | None:
+def exposures(summary: Summary) -> dict[str, t.Any] | None:
     """Return the table of what each arm leaves open: its arms,
     and a row of cells for each vulnerability that affects the host; None without one.
     """
-    by_arm = summary["exposure"]
-    names = sorted({name for arm in by_arm for name, state in arm["states"].items() if state != exposure.NOT_AFFECTED})
+    by_arm = summary.exposure
+    names = sorted({name for arm in by_arm for name, state in arm.states.items() if state != exposure.NOT_AFFECTED})
     if not names:
         return None
     unknown = STATES[exposure.NOT_KNOWN]
-    rows = [
-        (name, [STATES[arm["states"][name]] if name in arm["states"] else unknown for arm in by_arm]) for name in names
-    ]
+    rows = [(name, [STATES[arm.states[name]] if name in arm.states else unknown for arm in by_arm]) for name in names]
     return {"arms": by_arm, "rows": rows}

@@ -21,8 +21,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
     recorded,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_arms import factors
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Ratio
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.pages import (
@@ -36,6 +34,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.pag
     MAX_SAMPLES_SHOWN,
     short,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.summary import Summary
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import charts, frame, wording
 
 MAX_CPUS_DRAWN = 256
@@ -56,15 +55,14 @@ SAMPLE_HEADS = (
 )
 
 
-def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> str:
+def render(summary: Summary, alone: bool) -> str:
     """Render the page.
 
     Args:
-        analysis: of the host.
-        summary: from :func:`build.summarise`.
+        summary: of the host.
         alone: whether there is no overview page to link to.
     """
-    result, comparisons = analysis.result, analysis.comparisons
+    analysis, result, comparisons = summary.analysis, summary.result, summary.analysis.comparisons
     several = len(result.arms) > 2
     of_smt, of_others = analysis.of_smt, analysis.of_other_arms
     within = (
@@ -98,13 +96,13 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
     )
     sides = report_text.SIDES_OF_SMT if of_smt and not of_others and not several else report_text.SIDES_OF_ARMS
     baseline, *candidates = (recorded.arm_title(result, name) for name in host_comparisons.in_order(result))
-    opening, rest = answer_part.opening(summary["conclusion"]["statements"])
+    opening, rest = answer_part.opening(summary.conclusion.statements)
     further = [comparison for comparison in between_arms if not comparison.primary]
     return frame.render(
         "host.html.j2",
         result=result,
         summary=summary,
-        conclusion=summary["conclusion"],
+        conclusion=summary.conclusion,
         opening=opening,
         rest=rest,
         alone=alone,
@@ -132,7 +130,7 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
         concluded=report_text.conclusion_title(summary),
         of_smt_alone=report_text.is_of_smt_alone(summary),
         exposure=arms_part.exposures(summary),
-        factors=arms_part.of_factors(factors.of_host(analysis), analysis.settings[0]),
+        factors=arms_part.of_factors(summary.factors, analysis.settings[0]),
         effects=_effects(comparisons),
         workloads=workloads,
         machine=_machine(result),
