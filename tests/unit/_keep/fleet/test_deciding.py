@@ -290,9 +290,9 @@ def test_a_decision_of_hosts_combined_holds_without_any_one_of_them(place):
     hosts = [app(f"web{seed}", 0.943, seed=seed) for seed in (4, 12)]
     assert {one.choice for one in hosts} == {"undecided"}
     first, second = [next(iter(one.workloads.values())) for one in hosts]
-    middle = math.sqrt(first["ratio"] * second["ratio"])
-    exact = {**first, "ratio": middle, "ci_low": middle * 0.9999, "ci_high": middle * 1.0001, "verdict": "loss"}
-    exact["candidate_value"] = exact["baseline_value"] * middle
+    middle = math.sqrt(first.ratio * second.ratio)
+    ends = {"ci_low": middle * 0.9999, "ci_high": middle * 1.0001, "candidate_value": first.baseline_value * middle}
+    exact = dataclasses.replace(first, ratio=middle, verdict="loss", **ends)
     hosts.insert(place, decisions.Conclusion("liar", "r", CLASS, "on", "On.", {("app", None): exact}, NOW))
     found = of_class(hosts)
     assert found["decision"] is None and "liar alone turns this: without it the other 2" in found["sentence"], found
@@ -482,7 +482,9 @@ def test_a_change_is_called_in_at_most_five_of_100_re_checks_of_any_number_of_wo
         logs = [source.gauss(0, error) + source.gauss(0, 0.01) for _workload in range(number)]
         ends = (("ratio", 0), ("ci_low", -1.96 * error), ("ci_high", 1.96 * error))
         said = [{name: math.exp(log + off) for name, off in ends} for log in logs]
-        found = {("w", place): {**usual, **one, "interval_confidence": 0.95} for place, one in enumerate(said)}
+        found = {
+            ("w", place): dataclasses.replace(usual, **one, interval_confidence=0.95) for place, one in enumerate(said)
+        }
         return dataclasses.replace(FIRST[0], workloads=found, **about)
 
     def is_called():

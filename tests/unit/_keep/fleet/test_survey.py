@@ -276,7 +276,7 @@ def test_the_yield_is_the_work_with_smt_on_in_that_with_smt_off():
     ((name, (of_gzip,)),) = yields.by_class(hosts[:1]).items()
     comparison = hosts[0].workloads["gzip", None]
     assert (name, of_gzip.workload, of_gzip.hosts) == (hosts[0].hardware_class, "gzip", 1)
-    ends = [1 / comparison[end] for end in ("ci_high", "ratio", "ci_low")]
+    ends = [1 / end for end in (comparison.ci_high, comparison.ratio, comparison.ci_low)]
     assert [of_gzip.low, of_gzip.value, of_gzip.high] == pytest.approx(ends) and ends == sorted(ends)
     # Hosts are combined, and one that is of another class now does not count.
     ((of_gzip,),) = yields.by_class(hosts).values()

@@ -13,7 +13,6 @@ import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import decisions
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import boot_plan, boot_results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion, recommendation
 from result_maker import accepted, analysed, compared
@@ -57,7 +56,7 @@ def joined(made, plan=None, after=FACTS, error=None, mitigations=()):
 
 
 def primary(result):
-    return host_comparisons.of_smt(compared(result))[0]
+    return analysed(result).of_smt[0].described()
 
 
 def test_one_boot_of_each_is_confounded_and_several_are_judged_pair_by_pair():
@@ -65,14 +64,14 @@ def test_one_boot_of_each_is_confounded_and_several_are_judged_pair_by_pair():
     one = primary(result)
     assert one["confounded"] and one["n"] == 5 and one["ratio"] == pytest.approx(0.8, rel=0.01)
     actual = conclusion.conclude(analysed(result))
-    assert actual["recommendation"] == conclusion.UNDECIDED and "smt_eval_boots: 4" in actual["next"]
-    assert recommendation.recommend(analysed(result))["choice"] == conclusion.UNDECIDED
+    assert actual.recommendation == conclusion.UNDECIDED and "smt_eval_boots: 4" in actual.next
+    assert recommendation.recommend(analysed(result)).choice == conclusion.UNDECIDED
     # Boots differ by 1 %: samples within them, which agree to 0.5 %, must not be taken for repetitions.
     result = joined(legs(6, scatter=0.01))
     one = primary(result)
     assert (one["confounded"], one["n"], one["verdict"], one["basis"]) == (False, 6, "loss", "boots")
     assert one["ci_low"] <= 0.8 * 1.002 and one["ci_high"] >= 0.8
-    assert conclusion.conclude(analysed(result))["recommendation"] == conclusion.ON
+    assert conclusion.conclude(analysed(result)).recommendation == conclusion.ON
     assert decisions.conclude(accepted(result), NOW).choice == conclusion.ON
     # So are results from before there were other arms.
     del result["plan"]["booted"]

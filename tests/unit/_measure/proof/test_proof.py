@@ -33,7 +33,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, facts as border, parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.proof import document, findings, host_proof, page
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change
 from fake_host import Host
 from sysfs_tree import Machine
 
@@ -202,7 +201,7 @@ def test_on_recorded_noise_equal_arms_are_called_equal_and_five_percent_are_foun
         for arm, time in zip(spots, one["microseconds"]):
             taken[arm].append([time * (1 + host_proof.EFFECT * (arm == host_proof.PLANTED))])
         family = paired.compare_family([(taken[arms[0]], taken[arm], "lower") for arm in arms[1:]])
-        proofs.append([host_proof.Measured.read({**pair, **change.of(pair, "lower")}) for pair in family])
+        proofs.append([host_proof.Measured.read(pair) for pair in family])
     called = sum(equal.is_called for equal, _planted in proofs) / len(proofs)
     found = sum(planted.is_called for _equal, planted in proofs) / len(proofs)
     held = sum(planted.holds_the_effect for _equal, planted in proofs) / len(proofs)
