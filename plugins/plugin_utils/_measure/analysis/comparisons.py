@@ -156,10 +156,8 @@ class Compared(measures.Measure):
         return self.title if self.better == "higher" else f"{self.title} {self.metric}"
 
     def is_said_of_smt_on(self, of_arms: int) -> bool:
-        """Return whether people read it turned: of the most loads of SMT on and off alone they read that of SMT on.
-
-        Args:
-            of_arms: how many arms its result has.
+        """Return whether people read it turned: of the most loads of SMT on and off, where its result has these two
+        arms alone, they read that of SMT on.
         """
         return self.is_most_load and self.effect == SMT_OFF and of_arms == 2
 
@@ -385,12 +383,10 @@ def _placement_pairs(result: HostResult, samples: dict[recorded.Key, t.Any], arm
     cores = planned.get(placements.CORES)
     named = ON_ONE_CORE if cores and cores.reason else {}
     of_effects = [(named.get(effect, effect), *pair) for pair, effect in PLACEMENT_PAIRS.items()]
+    of_workers = _of_as_many_workers(dict.fromkeys([*planned, *_taken(samples, arm)]))
     return [
         ("placement", effect, candidate, (base, arm), (candidate, arm))
-        for effect, candidate, base in [
-            *of_effects,
-            *_of_as_many_workers(dict.fromkeys([*planned, *_taken(samples, arm)])),
-        ]
+        for effect, candidate, base in [*of_effects, *of_workers]
     ]
 
 

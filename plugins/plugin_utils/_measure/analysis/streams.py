@@ -82,7 +82,7 @@ class Curve:
         return [
             comparison.turned()
             for comparison, is_above in zip(self.comparisons.values(), above)
-            if is_above or (any(above) and comparison.verdict in (paired.GAIN, paired.LOSS))
+            if is_above or (any(above) and comparison.is_called)
         ]
 
 

@@ -167,11 +167,9 @@ def served_by_one(analysis: HostAnalysis) -> list[Compared]:
             )
     widest = list(map(id, host_comparisons.at_widest([*analysis.comparisons, *judged])))
     return [
-        comparison
-        for comparison in judged
-        if (
-            comparison.placement == host_comparisons.WHOLE_MACHINE if comparison.is_of_smt else id(comparison) in widest
-        )
+        one
+        for one in judged
+        if (one.placement == host_comparisons.WHOLE_MACHINE if one.is_of_smt else id(one) in widest)
     ]
 
 
@@ -188,12 +186,7 @@ def deciding(analysis: HostAnalysis) -> list[Comparison]:
     whole = _of_the_whole(analysis)
     return [
         *analysis.of_smt,
-        *(
-            comparison
-            for curve in analysis.curves
-            for comparison in curve.deciding()
-            if curve.workload not in whole or comparison.is_called
-        ),
+        *(one for curve in analysis.curves for one in curve.deciding() if curve.workload not in whole or one.is_called),
     ]
 
 
@@ -223,12 +216,9 @@ def parts_against(analysis: HostAnalysis) -> list[Comparison]:
     called = {paired.GAIN, paired.LOSS} - verdicts
     known = _of_the_whole(analysis) | {curve.workload for curve in analysis.curves}
     return [
-        comparison
-        for comparison in map(Comparison.of_smt_off, host_comparisons.at_widest(analysis.comparisons))
-        if comparison.is_of_smt
-        and comparison.workload not in known
-        and not comparison.confounded
-        and comparison.verdict in called
+        one
+        for one in map(Comparison.of_smt_off, host_comparisons.at_widest(analysis.comparisons))
+        if one.is_of_smt and one.workload not in known and not one.confounded and one.verdict in called
     ]
 
 
@@ -315,11 +305,7 @@ def is_incomplete(analysis: HostAnalysis) -> bool:
     compared on a part of the machine only and says the opposite there, or of what all workers did where only that of
     each is known; or of what may differ at a rate that was asked for.
     """
-    asked = [
-        comparison
-        for comparison in deciding(analysis)
-        if comparison.given and comparison.better == "higher" and comparison.parameter
-    ]
+    asked = [one for one in deciding(analysis) if one.given and one.better == "higher" and one.parameter]
     return bool(
         (asked and not of_smt_by_one(analysis))
         or on_one_side(analysis)

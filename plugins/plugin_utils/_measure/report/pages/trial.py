@@ -7,6 +7,7 @@ from __future__ import annotations
 import types
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import answer, effects, evidence, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import charts, frame, wording
 
@@ -73,16 +74,8 @@ def _forests(trial: records.Trial, comparisons: t.Sequence[effects.Comparison]) 
 
 def _forest(trial: records.Trial, comparisons: t.Sequence[effects.Comparison], title: str) -> charts.Picture:
     rows = [
-        {
-            "label": f"{comparison.metric.name}, {trial.titles[comparison.candidate]}",
-            "ratio": comparison.judged.ratio,
-            "low": comparison.judged.ci_low,
-            "high": comparison.judged.ci_high,
-            "verdict": comparison.judged.verdict,
-            "text": wording.change_and_interval(comparison.judged.change),
-            "better": comparison.metric.better,
-        }
-        for comparison in comparisons
+        {"label": f"{one.metric.name}, {trial.titles[one.candidate]}", **report_text.ratio_row(one.judged)}
+        for one in comparisons
     ]
     named = "; ".join(f"{row['label']} {comparison.judged.in_words}" for row, comparison in zip(rows, comparisons))
     return charts.forest(
@@ -94,18 +87,17 @@ def _points(trial: records.Trial, comparisons: t.Sequence[effects.Comparison]) -
     """Draw the observations of the primary metric."""
     rows = [
         {
-            "label": trial.titles[comparison.candidate],
-            "ratios": comparison.points,
-            "ratio": comparison.judged.ratio,
-            "verdict": comparison.judged.verdict,
+            "label": trial.titles[one.candidate],
+            "ratios": one.points,
+            "ratio": one.judged.ratio,
+            "verdict": one.judged.verdict,
             "text": (
-                f"{wording.change_and_interval(comparison.judged.change)},"
-                f" {wording.counted(comparison.judged.n, 'observation')}"
+                f"{wording.change_and_interval(one.judged.change)}, {wording.counted(one.judged.n, 'observation')}"
             ),
-            "better": comparison.metric.better,
+            "better": one.metric.better,
         }
-        for comparison in comparisons
-        if comparison.metric.is_primary
+        for one in comparisons
+        if one.metric.is_primary
     ]
     return (
         charts.spread(

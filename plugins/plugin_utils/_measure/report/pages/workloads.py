@@ -61,9 +61,7 @@ def workloads(analysis: HostAnalysis) -> list[dict[str, t.Any]]:
         of_all_metrics = [level for level in analysis.levels if level.workload == name]
         levels = [level for level in of_all_metrics if level.primary]
         crossover = by_streams.get(name)
-        compared = [
-            comparison for comparison in comparisons if comparison.workload == name and is_of_streams(comparison)
-        ]
+        compared = [one for one in comparisons if one.workload == name and is_of_streams(one)]
         samples = analysis.samples.get(name, [])
         chart = _bars(levels, titles, measure)
         streams = _streams(samples, levels, titles, measure, compared, crossover)
