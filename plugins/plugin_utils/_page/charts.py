@@ -167,8 +167,31 @@ def ratio_ticks(low: float, high: float) -> list[float]:
     return sorted(marks)
 
 
+class RatioRow(t.NamedTuple):
+    """A ratio in a picture.
+
+    Attributes:
+        label: of what it is.
+        text: the metric's own change.
+        better: the direction of the metric.
+        ratio: its place, which says better or worse.
+        verdict: sets its look.
+        low, high: the ends of its interval.
+        ratios: of each host or observation.
+    """
+
+    label: str
+    text: str
+    better: str
+    ratio: float
+    verdict: str
+    low: float = 1.0
+    high: float = 1.0
+    ratios: t.Sequence[float] = ()
+
+
 def _ratio_rows(
-    canvas: Canvas, rows: t.Sequence[Row], domain: tuple[float, float], margin: float, sides: tuple[str, str]
+    canvas: Canvas, rows: t.Sequence[RatioRow], domain: tuple[float, float], margin: float, sides: tuple[str, str]
 ) -> tuple[Scale, list[float]]:
     """Draw a line of texts for each row and below it a strip of the axis of ratios, with the margin's band and the line
     at 1; return the scale, and the middle of each strip.
@@ -189,18 +212,18 @@ def _ratio_rows(
     y = LINE * max(map(len, named)) + EDGE
     middles = []
     for number, row in enumerate(rows):
-        if row["verdict"] == BASELINE and number:
+        if row.verdict == BASELINE and number:
             canvas.path(f"M0 {short(y)}H{short(WIDTH)}", stroke=MUTED)
-        on_one_line = width(row["label"]) + width(row["text"]) + 3 * EDGE < WIDTH
-        after = canvas.lines(y + EDGE, row["label"])
-        y = canvas.lines(after - LINE if on_one_line else after, row["text"], anchor="end")
+        on_one_line = width(row.label) + width(row.text) + 3 * EDGE < WIDTH
+        after = canvas.lines(y + EDGE, row.label)
+        y = canvas.lines(after - LINE if on_one_line else after, row.text, anchor="end")
         middles.append(y + ROW / 2)
         y += ROW + EDGE
 
     def strips(x: float) -> str:
         return steps(x, [middle - ROW / 2 for middle in middles], ROW)
 
-    directions = {row["better"] for row in rows}
+    directions = {row.better for row in rows}
     start, marked = place(1 / (1 + margin)), ratio_ticks(low, high)
     if directions == {"lower"}:
         marked = [1 / tick for tick in reversed(marked)]
@@ -213,53 +236,52 @@ def _ratio_rows(
     return place, middles
 
 
-def _change(ratio: float, row: Row) -> float:
-    return change.of_ratio(ratio, row["better"]) or 0.0
+def _change(ratio: float, row: RatioRow) -> float:
+    return change.of_ratio(ratio, row.better) or 0.0
 
 
-def forest(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: str) -> Picture:
+def forest(rows: t.Sequence[RatioRow], margin: float, sides: tuple[str, str], label: str) -> Picture:
     """Draw ratios with their intervals on a log axis, with the line at 1 and the margin band.
 
     Args:
-        rows: ``{label, better, ratio, low, high, verdict, text}`` each; the verdict :data:`BASELINE` begins a group
-            with what the others of it are compared with.
+        rows: each; the verdict :data:`BASELINE` begins a group with what the others of it are compared with.
         margin: half width of the band.
         sides: the meaning of the sides left and right of 1.
         label: the alternative text.
     """
     canvas = Canvas()
-    domain = ratio_domain((row[end] for row in rows for end in ("low", "high")), margin)
+    domain = ratio_domain((end for row in rows for end in (row.low, row.high)), margin)
     place, middles = _ratio_rows(canvas, rows, domain, margin, sides)
     for row, y in zip(rows, middles):
-        colour, shape = LOOKS[row["verdict"]]
-        verdict = "" if row["verdict"] == BASELINE else f", {wording.VERDICT_TITLES[row['verdict']]}"
-        title = f"{row['label']}: {row['text']}{verdict}"
+        colour, shape = LOOKS[row.verdict]
+        verdict = "" if row.verdict == BASELINE else f", {wording.VERDICT_TITLES[row.verdict]}"
+        title = f"{row.label}: {row.text}{verdict}"
         with canvas.group(title, colour=colour):
-            canvas.path(line([(place(row["low"]), y), (place(row["high"]), y)]), stroke="", stroke_width="3")
-            canvas.marks(shape, "", 6, [(place(row["ratio"]), y, "")])
+            canvas.path(line([(place(row.low), y), (place(row.high), y)]), stroke="", stroke_width="3")
+            canvas.marks(shape, "", 6, [(place(row.ratio), y, "")])
     return Picture(label, canvas.svg(label))
 
 
-def spread(rows: t.Sequence[Row], margin: float, sides: tuple[str, str], label: str) -> Picture:
+def spread(rows: t.Sequence[RatioRow], margin: float, sides: tuple[str, str], label: str) -> Picture:
     """Draw the ratios of many hosts as ticks, one row per group, with the group's median and verdict.
 
     Args:
-        rows: ``{label, better, ratios, ratio, verdict, text}`` each.
+        rows: each, with its ratios.
         margin: half width of the band.
         sides: the meaning of the sides left and right of 1.
         label: the alternative text.
     """
     canvas = Canvas()
-    domain = ratio_domain((ratio for row in rows for ratio in row["ratios"]), margin)
+    domain = ratio_domain((ratio for row in rows for ratio in row.ratios), margin)
     place, middles = _ratio_rows(canvas, rows, domain, margin, sides)
     for row, y in zip(rows, middles):
         with canvas.group(stroke=ACCENT, stroke_width="1.5", opacity="0.35"):
             # Ratios that round to the same value share one mark.
-            for ratio in sorted({float(f"{ratio:.4g}") for ratio in row["ratios"]}):
+            for ratio in sorted({float(f"{ratio:.4g}") for ratio in row.ratios}):
                 canvas.path(f"M{short(place(ratio))} {short(y - ROW / 2)}v{ROW}", _percent(_change(ratio, row), 1))
-        colour, shape = VERDICTS[row["verdict"]]
-        title = f"{row['label']}: {row['text']}, {wording.VERDICT_TITLES[row['verdict']]}"
-        canvas.marks(shape, colour, 5.5, [(place(row["ratio"]), y, title)])
+        colour, shape = VERDICTS[row.verdict]
+        title = f"{row.label}: {row.text}, {wording.VERDICT_TITLES[row.verdict]}"
+        canvas.marks(shape, colour, 5.5, [(place(row.ratio), y, title)])
     return Picture(label, canvas.svg(label))
 
 

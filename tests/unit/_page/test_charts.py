@@ -37,12 +37,9 @@ def failing(values):
 
 def pictures(values):
     """A chart of each kind of these values, all above zero."""
-    ratios = [
-        {"label": LONG, "better": "lower", "ratio": 0.9, "low": 0.8, "high": 20.0, "verdict": one, "text": ATTACK}
-        for one in charts.LOOKS
-    ]
+    ratios = [charts.RatioRow(LONG, ATTACK, "lower", 0.9, one, 0.8, 20.0) for one in charts.LOOKS]
     many = [
-        {"label": ATTACK, "better": better, "ratios": [0.5, 1.0, 1.2], "ratio": 1.0, "verdict": one, "text": ATTACK}
+        charts.RatioRow(ATTACK, ATTACK, better, 1.0, one, ratios=[0.5, 1.0, 1.2])
         for one, better in zip(charts.VERDICTS, itertools.cycle(["higher", "lower"]))
     ]
     sampled = [{"arm": arm, "value": value} for arm in ARMS for value in values]

@@ -375,17 +375,9 @@ def _picture(title: str, effects: t.Sequence[Effect], turns: t.Sequence[Turn], m
     for place, effect in enumerate(effects):
         kernels = f", Linux {wording.join(list(effect.kernels))}" if effect.kernels else ""
         turned = ", changed from here on" if place in begin else ""
-        rows.append(
-            {
-                "label": f"{effect.day or effect.run}{kernels}{turned}",
-                "better": effect.measured.better,
-                "ratio": effect.interval.ratio,
-                "low": effect.interval.low,
-                "high": effect.interval.high,
-                "verdict": effect.verdict,
-                "text": wording.change_and_interval(effect.change),
-            }
-        )
+        label, text = f"{effect.day or effect.run}{kernels}{turned}", wording.change_and_interval(effect.change)
+        ratio, low, high, _confidence = effect.interval
+        rows.append(charts.RatioRow(label, text, effect.measured.better, ratio, effect.verdict, low, high))
     return charts.forest(rows, margin, SIDES, f"SMT off against SMT on: {title}, by run")
 
 

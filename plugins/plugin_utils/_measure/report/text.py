@@ -16,7 +16,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Ratio
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.summary import Summary
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import charts, wording
 
 EFFECT_TITLES = {
     "cost_of_sharing": "two workers on one core against two on two cores",
@@ -120,18 +120,11 @@ def verdict(comparison: outcomes.Said) -> str:
     )
 
 
-def ratio_row(comparison: Ratio) -> dict[str, t.Any]:
-    """Return a comparison as a row of :func:`charts.forest`, without a label: its place is that of the ratio, which
-    says better or worse, its text is the metric's own change.
-    """
-    return {
-        "ratio": comparison.ratio,
-        "better": comparison.better,
-        "verdict": comparison.verdict,
-        "low": comparison.ci_low or comparison.ratio,
-        "high": comparison.ci_high or comparison.ratio,
-        "text": wording.change_and_interval(comparison.change),
-    }
+def ratio_row(label: str, found: Ratio, more: str = "", ratios: t.Sequence[float] = ()) -> charts.RatioRow:
+    """Return what was found as a row of a picture of ratios; ``more`` is added to its text."""
+    low, high = found.ci_low or found.ratio, found.ci_high or found.ratio
+    text = f"{wording.change_and_interval(found.change)}{more}"
+    return charts.RatioRow(label, text, found.better, found.ratio, found.verdict, low, high, ratios)
 
 
 def key_parts(entry: Missing | Failure) -> list[str]:

@@ -6,6 +6,7 @@ what each arm leaves open of the kernel's list of vulnerabilities.
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import placements
@@ -79,7 +80,7 @@ def of_factors(
     """
     drawn = []
     for factorial in factorials[: MAX_ROWS // ROWS_OF_A_CHART]:
-        rows = [{"label": label, **report_text.ratio_row(effect)} for label, effect in factorial.rows()]
+        rows = list(itertools.starmap(report_text.ratio_row, factorial.rows()))
         drawn.append(
             (factorial, charts.forest(rows, margin, report_text.SIDES_OF_ARMS, f"{factorial.title}: two factors"))
         )
@@ -100,21 +101,14 @@ def _forest(groups: t.Sequence[t.Sequence[Comparison]]) -> charts.Picture:
     )
 
 
-def _head(comparison: Comparison) -> dict[str, t.Any]:
+def _head(comparison: Comparison) -> charts.RatioRow:
     """Return the row of the baseline, which names the workload."""
-    return {
-        "label": comparison.title,
-        "better": comparison.better,
-        "ratio": 1.0,
-        "low": 1.0,
-        "high": 1.0,
-        "verdict": charts.BASELINE,
-        "text": f"{comparison.baseline.arm_title} (baseline)",
-    }
+    text = f"{comparison.baseline.arm_title} (baseline)"
+    return charts.RatioRow(comparison.title, text, comparison.better, 1.0, charts.BASELINE)
 
 
-def _row(comparison: Comparison) -> dict[str, t.Any]:
-    return {"label": _label(comparison), **report_text.ratio_row(comparison)}
+def _row(comparison: Comparison) -> charts.RatioRow:
+    return report_text.ratio_row(_label(comparison), comparison)
 
 
 def _label(comparison: Comparison) -> str:

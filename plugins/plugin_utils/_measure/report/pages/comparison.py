@@ -166,7 +166,7 @@ def _workloads(pairs: t.Sequence[Pair], margin: float, confidence: float) -> dic
         new = next(iter(hosts.values()))[1]
         effect = vars(dataclasses.replace(found, better=new.better))
         judged.append(Effect(**effect, title=hardware_classes.title(new), turned=_turned(list(hosts), sides, found)))
-    rows = [{"label": effect.title, **report_text.ratio_row(effect)} for effect in judged]
+    rows = [report_text.ratio_row(effect.title, effect) for effect in judged]
     return {
         "judged": judged,
         "chart": host_page.forest(rows, judged, ("does worse than before", "does better than before")),

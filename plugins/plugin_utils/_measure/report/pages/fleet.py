@@ -154,25 +154,27 @@ def _chart(
     named = len({one.effect for _host, one in hosts}) < 2
     if len(rows) <= MAX_HOSTS_DRAWN:
         lines = [
-            {"label": f"{host}: {one.title if named else hardware_classes.title(one)}", **report_text.ratio_row(one)}
+            report_text.ratio_row(f"{host}: {one.title if named else hardware_classes.title(one)}", one)
             for host, one in hosts
         ]
         return host_page.forest(lines, [one for _host, one in hosts], sides)
-    shown = [
-        {
-            "label": f"{group.hardware_class or 'unknown class'}: {one.name if named else one.title}",
-            **{name: getattr(one, name) for name in ("better", "ratios", "ratio", "verdict", "margin")},
-            "text": f"{wording.change_and_interval(one.change)}, {wording.counted(len(one.ratios), 'host')}",
-        }
-        for group in classes
-        for one in group.workloads
-        if side_of(one, one.of_smt) == side_of_smt
-    ][: workloads_part.MAX_ROWS_DRAWN]
+    shown = [(group, one) for group in classes for one in group.workloads if side_of(one, one.of_smt) == side_of_smt][
+        : workloads_part.MAX_ROWS_DRAWN
+    ]
     if not shown:
         return None
-    summary = "; ".join(f"{row['label']} {row['text']}, {wording.VERDICT_TITLES[row['verdict']]}" for row in shown[:20])
+    drawn = [
+        report_text.ratio_row(
+            f"{group.hardware_class or 'unknown class'}: {one.name if named else one.title}",
+            one,
+            f", {wording.counted(len(one.ratios), 'host')}",
+            one.ratios,
+        )
+        for group, one in shown
+    ]
+    summary = "; ".join(f"{row.label} {row.text}, {wording.VERDICT_TITLES[row.verdict]}" for row in drawn[:20])
     return charts.spread(
-        shown, shown[0]["margin"], sides, f"Change of each host, by hardware class and workload: {summary}"
+        drawn, shown[0][1].margin, sides, f"Change of each host, by hardware class and workload: {summary}"
     )
 
 

@@ -110,7 +110,7 @@ def render(summary: Summary, alone: bool) -> str:
         main_charts=(
             arms_part.forests(main)
             if several
-            else [forest([{"label": row.title, **report_text.ratio_row(row)} for row in main], main, sides)]
+            else [forest([report_text.ratio_row(row.title, row) for row in main], main, sides)]
         ),
         compared=f"{'each other arm' if several else candidates[0]} against {baseline}" if candidates else None,
         several=several,
@@ -144,7 +144,7 @@ def render(summary: Summary, alone: bool) -> str:
 
 
 def forest(
-    rows: t.Sequence[dict[str, t.Any]],
+    rows: t.Sequence[charts.RatioRow],
     comparisons: t.Sequence[Ratio],
     sides: tuple[str, str] = report_text.SIDES_OF_SMT,
 ) -> charts.Picture | None:
@@ -152,7 +152,7 @@ def forest(
     rows = rows[:MAX_ROWS_DRAWN]
     if not rows:
         return None
-    summary = "; ".join(f"{row['label']} {row['text']}, {wording.VERDICT_TITLES[row['verdict']]}" for row in rows[:20])
+    summary = "; ".join(f"{row.label} {row.text}, {wording.VERDICT_TITLES[row.verdict]}" for row in rows[:20])
     return charts.forest(rows, comparisons[0].margin, sides, f"Change with its interval: {summary}")
 
 
@@ -160,10 +160,7 @@ def _of_further(further: t.Sequence[Comparison], several: bool) -> charts.Pictur
     """Draw the comparisons of arms by other metrics, where they are about the whole machine."""
     widest = host_comparisons.at_widest(further, every_metric=True)
     rows = [
-        {
-            "label": f"{one.title}, {one.metric}{', ' + one.candidate.arm_title if several else ''}",
-            **report_text.ratio_row(one),
-        }
+        report_text.ratio_row(f"{one.title}, {one.metric}{', ' + one.candidate.arm_title if several else ''}", one)
         for one in widest
     ]
     return forest(rows, widest, ("worse", "better"))
@@ -188,7 +185,7 @@ def _effects(comparisons: t.Sequence[Comparison]) -> list[dict[str, t.Any]]:
                     *([] if comparison.primary else [comparison.metric]),
                     *([placements.title(comparison.candidate.placement)] if several else []),
                 ]
-                rows.append({"label": ", ".join(parts_of_label), **report_text.ratio_row(comparison)})
+                rows.append(report_text.ratio_row(", ".join(parts_of_label), comparison))
             groups.append(
                 {
                     "title": wording.capital(report_text.compared_placements(group[0], several)),

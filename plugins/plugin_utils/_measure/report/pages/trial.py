@@ -74,10 +74,9 @@ def _forests(trial: records.Trial, comparisons: t.Sequence[effects.Comparison]) 
 
 def _forest(trial: records.Trial, comparisons: t.Sequence[effects.Comparison], title: str) -> charts.Picture:
     rows = [
-        {"label": f"{one.metric.name}, {trial.titles[one.candidate]}", **report_text.ratio_row(one.judged)}
-        for one in comparisons
+        report_text.ratio_row(f"{one.metric.name}, {trial.titles[one.candidate]}", one.judged) for one in comparisons
     ]
-    named = "; ".join(f"{row['label']} {comparison.judged.in_words}" for row, comparison in zip(rows, comparisons))
+    named = "; ".join(f"{row.label} {comparison.judged.in_words}" for row, comparison in zip(rows, comparisons))
     return charts.forest(
         rows, trial.margin, SIDES, f"Change of each metric against {trial.titles[trial.arms[0]]}. {title}: {named}"
     )
@@ -86,16 +85,9 @@ def _forest(trial: records.Trial, comparisons: t.Sequence[effects.Comparison], t
 def _points(trial: records.Trial, comparisons: t.Sequence[effects.Comparison]) -> charts.Picture | None:
     """Draw the observations of the primary metric."""
     rows = [
-        {
-            "label": trial.titles[one.candidate],
-            "ratios": one.points,
-            "ratio": one.judged.ratio,
-            "verdict": one.judged.verdict,
-            "text": (
-                f"{wording.change_and_interval(one.judged.change)}, {wording.counted(one.judged.n, 'observation')}"
-            ),
-            "better": one.metric.better,
-        }
+        report_text.ratio_row(
+            trial.titles[one.candidate], one.judged, f", {wording.counted(one.judged.n, 'observation')}", one.points
+        )
         for one in comparisons
         if one.metric.is_primary
     ]
