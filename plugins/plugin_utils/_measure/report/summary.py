@@ -62,6 +62,16 @@ class Summary:
         return outcomes.served_by_one(self.analysis)
 
     @functools.cached_property
+    def by_streams(self) -> bool:
+        """Whether streams and not the whole machine alone make the outcome of SMT off against SMT on."""
+        return outcomes.is_by_streams(self.analysis)
+
+    @functools.cached_property
+    def incomplete(self) -> bool:
+        """Whether something is missing that could contradict what was compared."""
+        return outcomes.is_incomplete(self.analysis)
+
+    @functools.cached_property
     def factors(self) -> list[factors.Factorial]:
         """What two factors do to each workload."""
         return factors.of_host(self.analysis)
@@ -88,7 +98,7 @@ class Summary:
 
     @property
     def hardware_class(self) -> str | None:
-        """Of the host."""
+        """The hardware class of the host."""
         return self.result.facts.hardware_class
 
     @property
@@ -109,7 +119,10 @@ class Summary:
     def described(self) -> dict[str, t.Any]:
         """Return the host's part of results.json."""
         analysis = self.analysis
-        own = ("file", "hardware_class", "concerns_smt", "vulnerable", "reboot_required", "disagreement")
+        own = (
+            *("file", "hardware_class", "concerns_smt", "vulnerable", "reboot_required", "disagreement"),
+            *("by_streams", "incomplete"),
+        )
         lists: dict[str, t.Iterable[t.Any]] = {
             "comparisons": analysis.comparisons,
             "served_by_one": self.served_by_one,
@@ -129,8 +142,6 @@ class Summary:
             **{name: [one._asdict() for one in of_host] for name, of_host in tuples.items()},
             "conclusion": self.conclusion.described(),
             "recommendation": self.recommendation.described(),
-            "by_streams": outcomes.is_by_streams(analysis),
-            "incomplete": outcomes.is_incomplete(analysis),
             "crossovers": list(map(crossovers.described, analysis.curves)),
             "capacities": [dataclasses.asdict(capacity) for capacity in analysis.capacities],
             "exposure": [dataclasses.asdict(arm) for arm in self.exposure],
