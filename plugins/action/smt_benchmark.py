@@ -38,8 +38,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.fetchi
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure import quiet
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import recorded
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import boot_plan, evaluation, reboot, visit
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 ASYNC_STATUS = "ansible.legacy.async_status"
 # The step that reads the host and starts nothing; a task that asks for it alone shows nothing either.
@@ -231,7 +231,7 @@ class ActionModule(FetchingAction):
         }
         if "exception" in job:
             ended["exception"] = job["exception"]
-        switched = wording.restored(ended["restored"]) if len(described["arms"]) > 1 else "Nothing was switched."
+        switched = recorded.restored(result) if len(described["arms"]) > 1 else "Nothing was switched."
         return dict(
             announced,
             **ended,

@@ -42,12 +42,13 @@ class ActionModule(ControllerAction):
         try:
             path = places.file(options.dest, places.DOCUMENT)
             sides = [measurements.read(getattr(options, side), options.column) for side in ("before", "after")]
-            document = verdict.compared(*sides, options.better, options.margin, options.confidence)
+            result = verdict.compared(*sides, options.better, options.margin, options.confidence)
+            document = result.described()
             written = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
             changed = result_files.write_text(path, written, self._task.check_mode)
         except (BorderError, measurements.MeasurementsError, paired.SampleError) as error:
             raise AnsibleActionFail(f"smt_compare: {error}") from None
-        for line in verdict.lines(document, wording.number):
+        for line in verdict.lines(result, wording.number):
             display.display(line)
         if not self._task.check_mode:
             display.display(f"The comparison: {path}")

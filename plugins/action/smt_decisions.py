@@ -9,7 +9,7 @@ import datetime
 import os
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields, libraries
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import libraries
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
@@ -56,10 +56,8 @@ class ActionModule(ControllerAction):
 
     def _for_facts(self, path: str, facts: str, before: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return what evaluations decide when hosts count for the class that their facts show."""
-        facts_by_host = {host: fields.smt_facts(self._user.registered(facts, host)) for host in before["evaluated"]}
-        known = {
-            host: fields.line(of_host.get("hardware_class"), 200) for host, of_host in facts_by_host.items() if of_host
-        }
+        facts_by_host = {host: self.facts(facts, host) for host in before["evaluated"]}
+        known = {host: of_host.hardware_class for host, of_host in facts_by_host.items() if of_host}
         return (
             before
             if all(before["evaluated"][host] == name for host, name in known.items())

@@ -10,7 +10,6 @@ import json
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError
@@ -56,11 +55,13 @@ class ActionModule(ControllerAction):
         if name in options.not_contacted:
             return cores_in_use.HostLook(name, compliance.NOT_CONTACTED, {})
         yields = [entry["workload"] for entry in options.yields.get(name, [])]
-        result = self._user.registered(options.results, name)
-        facts = self._user.registered(options.facts, name) if options.facts else None
-        # What failed before says why there is nothing.
-        is_missing = not isinstance(result, dict) or result.get("skipped") is True
-        return cores_in_use.host(name, facts if is_missing else result, yields, fields.smt_facts(facts))
+        answer, facts = self.registered(options.results, name), None
+        if options.facts:
+            facts = self.facts(options.facts, name)
+            # What failed before says why there is nothing.
+            if not answer or answer.get("skipped") is True:
+                answer = self.registered(options.facts, name)
+        return cores_in_use.host(name, answer, yields, facts)
 
     def _write(self, dest: str, hosts: list[cores_in_use.HostLook]) -> bool:
         """Write the page and the document beside it, but not in check mode; return whether the page changes."""

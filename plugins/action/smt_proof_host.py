@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ModuleAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import facts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.proof import findings
 
 display = terminal.Terminal()
@@ -29,7 +29,8 @@ class ActionModule(ModuleAction):
         """Say what will be done, and do it."""
         if _TRUTH(self._task.args.get("switch", True), strict=False):
             host = text.line((task_vars or {})["inventory_hostname"], 100)
-            display.display(
-                f"{host}: {findings.announcement(fields.smt_facts(task_vars or {}), check=self._task.check_mode)}"
-            )
+            known = None
+            with contextlib.suppress(text.BorderError):
+                known = facts.of_answer(task_vars)
+            display.display(f"{host}: {findings.announcement(known, check=self._task.check_mode)}")
         return super().run(tmp, task_vars)

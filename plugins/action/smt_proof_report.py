@@ -11,9 +11,11 @@ import typing as t
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.registered import why
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Measured
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
@@ -73,26 +75,19 @@ class ActionModule(ControllerAction):
         if name in options.not_contacted:
             return host_proof.HostProof(name, compliance.NOT_CONTACTED)
         facts, answer, siblings, measured = (
-            self._registered(getattr(options, kind), name) for kind in ("facts", "results", "siblings", "measured")
+            self.registered(getattr(options, kind), name) for kind in ("facts", "results", "siblings", "measured")
         )
         if "recorded" not in answer:
             failed = facts if answer.get("skipped") is True or not answer else answer
-            return host_proof.HostProof(
-                name, fields.line(fields.why(failed), MAX_TEXT) or "it was not looked at: an earlier task failed"
-            )
-        recording = siblings.get("measured")
-        why = fields.line(fields.why(siblings), MAX_TEXT) or "this was left out"
-        proof = host_proof.of_host(name, fields.smt_facts(facts), answer, recording, None if recording else why)
+            return host_proof.HostProof(name, why(failed, MAX_TEXT) or "it was not looked at: an earlier task failed")
+        by_measuring = parts.converted(siblings["measured"], Measured) if siblings.get("measured") else None
+        reason = None if by_measuring else why(siblings, MAX_TEXT) or "this was left out"
+        proof = host_proof.of_host(name, self.facts(options.facts, name), answer, by_measuring, reason)
         path = directory / f"{result_files.file_stem(name)}.json"
         if measured.get("path") is None or not path.exists():
-            reason = fields.line(fields.why(measured), MAX_TEXT)
             without = "--check measures nothing" if self._task.check_mode else "the measurement left no result"
-            return host_proof.without_result(proof, reason or without)
+            return host_proof.without_result(proof, why(measured, MAX_TEXT) or without)
         return host_proof.with_result(proof, result_files.load(path))
-
-    def _registered(self, variable: str, name: str) -> dict[str, t.Any]:
-        result = self._user.registered(variable, name)
-        return result if isinstance(result, dict) else {}
 
     def _write(self, directory: Path, proofs: list[host_proof.HostProof]) -> None:
         """Write the page and the documents, but not in check mode."""

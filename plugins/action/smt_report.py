@@ -18,8 +18,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text im
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.options.smt_report import ARGUMENTS
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import recommendation
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build, hardware_classes
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import terminal_table
 
 # Most hosts whose numbers are shown as a table.
@@ -73,19 +74,19 @@ class ActionModule(ControllerAction):
             "files": built.written,
             "refused": [{"file": refusal.file, "reason": refusal.reason} for refusal in built.refused],
             "hosts": [
-                {"host": row["host"], "recommendation": row["recommendation"], "sentence": row["sentence"]}
+                {"host": row.host, "recommendation": row.recommendation, "sentence": row.sentence}
                 for row in built.hosts
             ],
             "classes": [
                 {
-                    **{key: hardware_class[key] for key in ("hardware_class", "hosts", "recommendation")},
-                    "sentence": hardware_classes.line(hardware_class),
+                    **{name: getattr(hardware_class, name) for name in ("hardware_class", "hosts", "recommendation")},
+                    "sentence": hardware_class.line,
                 }
                 for hardware_class in built.classes
-                if hardware_class["hosts"] > 1
+                if hardware_class.hosts > 1
             ],
         }
-        self._show(result, {row["host"]: list(row["workloads"].values()) for row in built.hosts[:MAX_TABLES]})
+        self._show(result, {row.host: list(row.workloads.values()) for row in built.hosts[:MAX_TABLES]})
         if self._task.diff:
             path = str(run_dir / "summary.md")
             result["diff"] = [
@@ -101,7 +102,7 @@ class ActionModule(ControllerAction):
         return result
 
     @staticmethod
-    def _show(result: dict[str, t.Any], workloads: dict[str, list[dict[str, t.Any]]]) -> None:
+    def _show(result: dict[str, t.Any], workloads: dict[str, list[Comparison]]) -> None:
         """Say on the terminal what the report says of each host, and where it is; of few hosts with their numbers."""
         hosts = result["hosts"]
         for row in hosts[:MAX_SHOWN]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import sample
@@ -28,12 +27,9 @@ class ActionModule(ControllerAction):
 
     def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Choose the hosts of each hardware class that are measured."""
-        known = {
-            host: fields.smt_facts(self._user.registered(options.results, host)) for host in play["ansible_play_hosts"]
-        }
-        shares = sample.choose(
-            {host: fields.line(facts.get("hardware_class"), 200) for host, facts in known.items()}, options.size
-        )
+        known = {host: self.facts(options.results, host) for host in play["ansible_play_hosts"]}
+        classes = {host: facts.hardware_class if facts else None for host, facts in known.items()}
+        shares = sample.choose(classes, options.size)
         for share in shares:
             display.display(sample.sentence(share, options.shared))
         measured = {host: share.shared_by if options.shared else 1 for share in shares for host in share.measured}

@@ -11,21 +11,25 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.module_utils._set.slot.settings import SlotError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import command_line
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import (
     HostAction,
     HostFailedError,
     Options,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.registered import why
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, parts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts, Slot
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_hosts.memory import Memory
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import basis, rechecks
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import json_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, policy, waivers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import Compliance, Decision
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.errors import FleetError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.remediation import Call
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
@@ -76,12 +80,12 @@ class ActionModule(HostAction):
             result = _refused(str(error))
         else:
             result = self._status(options, task_vars or {})
-            if "compliance" in result:
-                result["compliance"] = waivers.applied(result["compliance"], waiver, now)
-                if not result.get("failed") and result["compliance"]["status"] != compliance.UNREACHABLE:
-                    result["compliance"]["checked"] = compliance.stamp(now)
+            found = result["compliance"].under(waiver, now)
+            if not result.get("failed") and found.status is not Status.UNREACHABLE:
+                found = parts.changed(found, checked=compliance.stamp(now))
+            result["compliance"] = found
         wanted = self._user.extra.get(STATUS_FILE)
-        if wanted is not None and "compliance" in result:
+        if wanted is not None:
             judged = [(text.line(host), result["compliance"])]
             try:
                 path = places.file(str(wanted), places.DOCUMENT)
@@ -89,7 +93,7 @@ class ActionModule(HostAction):
                 result_files.write_page(path, content, self._task.check_mode)
             except text.BorderError as error:
                 raise AnsibleActionFail(f"smt_status: {error}") from None
-        return result
+        return {**result, "compliance": result["compliance"].described()}
 
     def _values(self, names: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return the values of variables in the place of their names, without those that are not set or omitted."""
@@ -102,7 +106,7 @@ class ActionModule(HostAction):
         return {option: value for option, value in values.items() if value is not None}
 
     def _status(self, options: Options, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Return the task's result."""
+        """Return the task's result, whose `compliance` is an object."""
         host = task_vars["inventory_hostname"]
         is_gone = host in (options.unreachable or ())
         try:
@@ -118,22 +122,23 @@ class ActionModule(HostAction):
         if is_gone:
             return _gone(compliance.NOT_CONTACTED, wanted)
         try:
-            facts = self.ask("smt_facts", "smt_facts", {"sysroot": options.sysroot}, task_vars)["ansible_facts"]["smt"]
+            answer = self.ask("smt_facts", "smt_facts", {"sysroot": options.sysroot}, task_vars)
+            facts = parts.converted(answer["ansible_facts"]["smt"], Facts)
             memory = self._memory(options, task_vars)
         except HostFailedError as failure:
-            return {**failure.answer, "compliance": compliance.refused(fields.why(failure.answer), wanted=wanted)}
+            return {**failure.answer, "compliance": compliance.refused(why(failure.answer) or "", wanted=wanted)}
         except AnsibleConnectionFailure as error:
             return {**_gone(str(error), wanted), "unreachable": True, "msg": str(error)}
         return {
             "changed": False,
             "compliance": self._judge(host, facts, options, scope, memory),
-            "threads_per_core": facts["threads_per_core"]["online_max"],
+            "threads_per_core": facts.threads_per_core.online_max,
         }
 
     def _judge(
-        self, host: str, facts: dict[str, t.Any], options: Options, scope: str, memory: dict[str, t.Any] | None
-    ) -> compliance.ComplianceResult:
-        known = facts["hardware_class"]
+        self, host: str, facts: Facts, options: Options, scope: str, memory: compliance.MemoryAspects | None
+    ) -> Compliance:
+        known = facts.hardware_class
         decided = self._user.registered(options.decisions, host) or {}
         decisions = (decided.get("by_path") or {}).get(options.results) or {}
         consumers = {**(options.consumers or {}), **({"kubelet": "restart"} if options.kubernetes else {})}
@@ -144,38 +149,33 @@ class ActionModule(HostAction):
                 known,
                 decisions.get("classes"),
                 decisions.get("error"),
-                compliance.without_smt(facts),
+                facts.without_smt,
             )
         except policy.UndecidedError as error:
             without = _not_counted(decisions.get("refused") or [])
             return compliance.refused(f"{error}{without}", hardware_class=known, undecided=True)
         except FleetError as error:
-            return compliance.refused(str(error), compliance.BAD_POLICY, hardware_class=known)
-        slot = self._slot(host, facts.get("reboot_slot"))
+            return compliance.refused(str(error), Status.BAD_POLICY, hardware_class=known)
+        slot = self._slot(host, facts.reboot_slot) if facts.reboot_slot else None
         judged = compliance.judge(facts, desired, scope, memory, consumers, slot)
         if desired.decided_by:
             of_class = decisions["classes"][known]
             stale = rechecks.stale(of_class, facts, options.max_age)
             measure = rechecks.to_measure(host, of_class, facts, stale, options.max_age)
-            judged["decision"] = {
-                **{key: of_class[key] for key in ("rests_on", "rechecks")},
-                "stale": stale,
-                "measure": measure,
-            }
+            decision = Decision(of_class["rests_on"], tuple(of_class["rechecks"]), tuple(stale), tuple(measure))
+            return parts.changed(judged, decision=decision)
         return judged
 
-    def _slot(self, host: str, facts: dict[str, t.Any] | None) -> str | None:
-        """Return the sentence about the slot for a reboot that a host says it holds; None without."""
-        if facts is None:
-            return None
+    def _slot(self, host: str, slot: Slot) -> str:
+        """Return the sentence about the slot for a reboot that a host says it holds."""
         try:
             of_user = reboot.wanted(self._user, host)
         except (SlotError, AnsibleActionFail):
             # Whatever reboots the host says so.
             of_user = reboot.NOTHING
-        return reboot.held(of_user, host, facts)
+        return reboot.held(of_user, host, slot)
 
-    def _memory(self, options: Options, task_vars: dict[str, t.Any]) -> dict[str, t.Any] | None:
+    def _memory(self, options: Options, task_vars: dict[str, t.Any]) -> compliance.MemoryAspects | None:
         """Return the memory aspects of the result, or None without a memory policy."""
         if not options.memory and options.protect is None:
             return None
@@ -183,17 +183,17 @@ class ActionModule(HostAction):
         if options.protect is not None:
             arguments["protect"] = options.protect
         answer = self.ask("smt_memory_facts", "smt_memory_facts", arguments, task_vars)
-        return compliance.memory_aspects(answer["ansible_facts"]["smt_memory"])
+        return compliance.memory_aspects(parts.converted(answer["ansible_facts"]["smt_memory"], Memory))
 
 
 def _refused(reason: str) -> dict[str, t.Any]:
     """Return the task's result for a policy that no host could have."""
-    return {"changed": False, "compliance": compliance.refused(reason, compliance.BAD_POLICY)}
+    return {"changed": False, "compliance": compliance.refused(reason, Status.BAD_POLICY)}
 
 
 def _gone(reason: str, wanted: str | None = None) -> dict[str, t.Any]:
     """Return the task's result for a host that cannot be reached."""
-    return {"changed": False, "compliance": compliance.refused(reason, compliance.UNREACHABLE, wanted=wanted)}
+    return {"changed": False, "compliance": compliance.refused(reason, Status.UNREACHABLE, wanted=wanted)}
 
 
 def _plain(value: t.Any) -> t.Any:

@@ -9,9 +9,9 @@ import datetime
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.registered import why
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, survey
@@ -48,19 +48,12 @@ class ActionModule(ControllerAction):
     def _row(self, host: str, options: Options) -> survey.Row:
         if host in options.not_contacted:
             return survey.unreached(host, compliance.NOT_CONTACTED)
-        result = self._user.registered(options.results, host)
-        usage = self._user.registered(options.usage, host) if options.usage else None
-        return survey.looked_at(
-            self._of_facts(host, result), cores_in_use.if_looked(host, usage, fields.smt_facts(result))
-        )
-
-    @staticmethod
-    def _of_facts(host: str, result: t.Any) -> survey.Row:
-        facts = result.get("ansible_facts") if isinstance(result, dict) else None
-        if isinstance(facts, dict) and "smt" in facts:
-            return survey.row(host, facts["smt"])
-        reason = fields.why(result) if isinstance(result, dict) else None
-        return survey.unreached(host, reason or "it was not checked: an earlier task failed on it")
+        facts = self.facts(options.results, host)
+        if facts is None:
+            reason = why(self.registered(options.results, host))
+            return survey.unreached(host, reason or "it was not checked: an earlier task failed on it")
+        usage = self.registered(options.usage, host) if options.usage else {}
+        return survey.looked_at(survey.row(host, facts), cores_in_use.if_looked(host, usage, facts))
 
     def _write(self, dest: str, rows: t.Sequence[survey.Row]) -> bool:
         """Write the page, but not in check mode, and show its path; return whether anything but its time changes."""

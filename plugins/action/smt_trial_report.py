@@ -49,7 +49,7 @@ class ActionModule(ControllerAction):
                 "trial": trial.document(),
                 "answer": sentences,
                 "others": [*answer.others(trial, comparisons), *further, *refused],
-                "comparisons": comparisons,
+                "comparisons": [comparison.described() for comparison in comparisons],
             }
             changed = result_files.write_page(
                 files.path / PAGE, page.render(trial, seen.periods, seen.ends, looks, seen.unreadable), dry_run

@@ -10,7 +10,6 @@ import typing as t
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
@@ -34,9 +33,9 @@ class ActionModule(ControllerAction):
     def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Read evaluations, and return the yields of each host's hardware class."""
         known = {
-            host: fields.line(facts.get("hardware_class"), 200)
+            host: facts.hardware_class
             for host in play["ansible_play_hosts_all"]
-            if (facts := fields.smt_facts(self._user.registered(options.facts, host)))
+            if (facts := self.facts(options.facts, host))
         }
         by_class, refused = self._read(options.directory, known) if options.directory else ({}, [])
         return {

@@ -125,7 +125,7 @@ def smt_compare(
     better: str = "higher",
     margin: float = 0.01,
     confidence: float = 0.95,
-) -> paired.Result:
+) -> dict[str, t.Any]:
     """Compare two lists of samples, block by block.
 
     Args:
@@ -142,7 +142,7 @@ def smt_compare(
         AnsibleFilterError: what is wrong with which value
     """
     try:
-        return paired.compare(before, after, better, margin, confidence)
+        return paired.compare(before, after, better, margin, confidence).described()
     except paired.SampleError as error:
         raise AnsibleFilterError(f"smt_compare: {error}") from error
 
@@ -150,6 +150,6 @@ def smt_compare(
 class FilterModule:
     """The filter of this file."""
 
-    def filters(self) -> dict[str, t.Callable[..., paired.Result]]:
+    def filters(self) -> dict[str, t.Callable[..., dict[str, t.Any]]]:
         """Return the filter by name."""
         return {"smt_compare": smt_compare}

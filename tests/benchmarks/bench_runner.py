@@ -45,9 +45,9 @@ def main():
         for ours in (False, True) if pair % 2 == 0 else (True, False):
             (pinned if ours else bare).append((by_runner if ours else by_taskset)(argv, cpu))
     found = paired.compare(bare, pinned, better="higher", margin=MARGIN)
-    interval = f"{found['ratio']:.4f} ({found['ci_low']:.4f} to {found['ci_high']:.4f}, 95 %)"
+    interval = f"{found.ratio:.4f} ({found.ci_low:.4f} to {found.ci_high:.4f}, 95 %)"
     ends = f"with a margin of {100 * MARGIN:.1f} %"
-    print(f"runner / taskset on CPU {cpu}, {found['n']} pairs: {interval}, {found['verdict']} {ends}")
+    print(f"runner / taskset on CPU {cpu}, {found.n} pairs: {interval}, {found.verdict} {ends}")
 
 
 if __name__ == "__main__":

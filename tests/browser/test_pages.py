@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The pages in a real browser: nothing is loaded, nothing complained of."""
 
+import dataclasses
 import datetime
 import shutil
 
+import compliance_maker
 import pytest
 import result_maker
 import studies
@@ -12,7 +14,6 @@ import trial_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import (
     build as build_module,
     hardware_classes,
@@ -85,18 +86,17 @@ def host_pages_fixture(tmp_path_factory, one_host, long_names):
 def fleet_fixture(tmp_path_factory):
     """The overview alone: one host's row, five thousand times with other figures."""
     result = result_maker.result(workloads=BOTH, blocks=5, shape=(1, 2, 2))
-    summary = result_maker.summarised(result, "web.json")
-    row = hardware_classes.row(summary, "web.html")
+    row = hardware_classes.row(result_maker.summary(result, "web.json"), "web.html")
     rows = []
     for number in range(5000):
         slower = 1 - 0.0001 * (number % 50) - (0.2 if number == 4321 else 0)
         workloads = {
-            name: {**one, "ratio": one["ratio"] * slower, "candidate_value": one["candidate_value"] * slower}
-            for name, one in row["workloads"].items()
+            name: dataclasses.replace(one, ratio=one.ratio * slower, candidate_value=one.candidate_value * slower)
+            for name, one in row.workloads.items()
         }
         name = f"web{number:04d}"
         named = {"host": name, "page": f"{name}.html", "hardware_class": f"class-{number % 7}"}
-        rows.append({**row, **named, "workloads": workloads})
+        rows.append(dataclasses.replace(row, **named, workloads=workloads))
     directory = tmp_path_factory.mktemp("fleet")
     page = fleet_page.render(rows, [], hardware_classes.by_class(rows, 0.01, 0.95))
     (directory / "index.html").write_text(page, encoding="utf-8")
@@ -266,10 +266,10 @@ def judged_fixture(tmp_path_factory):
     """The page of compliance of hosts of each status."""
 
     def of(status, why):
-        return compliance.refused(why, status, wanted="disabled", hardware_class="x86_64-1s1c2t-adjacent-88e1ab53")
+        return compliance_maker.found(status, why, wanted="disabled", hardware_class="x86_64-1s1c2t-adjacent-88e1ab53")
 
     judged = [
-        ("a-compliant", {**of("compliant", "x"), "sentence": "", "scope": "both"}),
+        ("a-compliant", of("compliant", "")),
         ("b-unknown", of("unknown", "no evaluation decides")),
         ("c-drifted", of("drifted", "running: smt/control reads 'on' instead of off; CPUs 8-15 are online")),
         ("d-refused", of("bad_policy", "smt_policy has to be one of auto, enabled, disabled and inherited")),

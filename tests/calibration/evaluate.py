@@ -60,7 +60,7 @@ ORDERS = {"interleaved": (interleaved, "abba 3 %"), "before-then-after": (before
 
 
 def ours(before: Blocks, after: Blocks) -> int:
-    return {paired.GAIN: 1, paired.LOSS: -1}.get(paired.compare(before, after, better="lower")["verdict"], 0)
+    return {paired.GAIN: 1, paired.LOSS: -1}.get(paired.compare(before, after, better="lower").verdict, 0)
 
 
 def welch(before: Blocks, after: Blocks) -> int:
@@ -173,9 +173,9 @@ def until_enough(before: Blocks, after: Blocks) -> tuple[int, str]:
     """Blocks taken until the interval is narrow enough, and the verdict then."""
     for count in range(paired.MIN_BLOCKS, len(before) + 1):
         result = paired.compare(before[:count], after[:count], better="lower")
-        if paired.enough(result, ENOUGH_WIDTH):
+        if result.ci_high / result.ci_low - 1 <= ENOUGH_WIDTH:
             break
-    return result["n"], result["verdict"]
+    return result.n, result.verdict
 
 
 def print_simulated(count):

@@ -74,7 +74,7 @@ def follow(window: Window, effect: float = 0.0) -> End:
 
 def fixed(window: Window, effect: float, blocks: int) -> str:
     before, after = slower(window, effect)
-    return str(paired.compare(before[:blocks], after[:blocks], "lower", stopping.MARGIN)["verdict"])
+    return paired.compare(before[:blocks], after[:blocks], "lower", stopping.MARGIN).verdict
 
 
 def mann_whitney(window: Window, effect: float) -> bool:

@@ -4,6 +4,7 @@
 
 import itertools
 import math
+import types
 
 import evaluate
 import numpy
@@ -23,14 +24,14 @@ def host(source, noise):
     """Return the comparison of a host without an effect."""
     before, after = numpy.exp(source.normal(0, noise / math.sqrt(2), (2, BLOCKS))).tolist()
     one = paired.compare(before, after)
-    return {**one, "baseline_value": 1.0, "candidate_value": one["ratio"], "better": "higher", "confounded": False}
+    return types.SimpleNamespace(**vars(one), baseline_value=1.0, candidate_value=one.ratio, confounded=False)
 
 
 def moved(one, log):
     """Return the same host with an effect."""
-    ends = {name: one[name] * math.exp(log) for name in ENDS}
+    ends = {name: getattr(one, name) * math.exp(log) for name in ENDS}
     verdict = verdicts.verdict(*(math.log(ends[name]) for name in ENDS), math.log1p(MARGIN))
-    return {**one, **ends, "candidate_value": ends["ratio"], "verdict": verdict}
+    return types.SimpleNamespace(**{**vars(one), **ends, "candidate_value": ends["ratio"], "verdict": verdict})
 
 
 def row(source, pool, noise, between, count):
@@ -43,8 +44,8 @@ def row(source, pool, noise, between, count):
             effects = [effect + source.normal(0, between) for _host in drawn]
             hosts = {str(one): moved(pool[place], log) for one, (place, log) in enumerate(zip(drawn, effects))}
             (one,) = pooled.combine_family([hosts], MARGIN)
-            is_called = one["verdict"] in (paired.GAIN, paired.LOSS)
-            called, held = called + is_called, held + (is_called and not one["turned_by"])
+            is_called = one.verdict in (paired.GAIN, paired.LOSS)
+            called, held = called + is_called, held + (is_called and not one.turned_by)
         cells.append(f"{called}, {held}")
     return [count, f"{between:.1%}", f"{noise:.0%}", *cells]
 

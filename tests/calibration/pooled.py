@@ -4,6 +4,7 @@
 
 import itertools
 import math
+import types
 
 import evaluate
 import numpy
@@ -33,17 +34,17 @@ def blocks_of(source, count):
     """Return a host's comparison of equal work, as log-ratio and ends of the interval."""
     before, after = numpy.exp(source.normal(0, UNIT / math.sqrt(2), (2, count))).tolist()
     one = paired.compare(before, after)
-    return [math.log(one[name]) for name in ("ratio", "ci_low", "ci_high")]
+    return [math.log(end) for end in (one.ratio, one.ci_low, one.ci_high)]
 
 
 def host(logs, effect, noise, count):
     """Return the comparison of a host of a pool with an effect and another noise."""
     centre, low, high = (effect + noise / UNIT * log for log in logs)
-    return {
-        "baseline_value": 1.0, "candidate_value": math.exp(centre), "better": "higher", "ratio": math.exp(centre),
-        "ci_low": math.exp(low), "ci_high": math.exp(high), "n": count, "interval_confidence": 0.95,
-        "confounded": False, "verdict": verdicts.verdict(centre, low, high, math.log1p(MARGIN)),
-    }  # fmt: skip
+    return types.SimpleNamespace(
+        baseline_value=1.0, candidate_value=math.exp(centre), better="higher", ratio=math.exp(centre),
+        ci_low=math.exp(low), ci_high=math.exp(high), n=count, interval_confidence=0.95,
+        confounded=False, verdict=verdicts.verdict(centre, low, high, math.log1p(MARGIN)),
+    )  # fmt: skip
 
 
 def drawn(source, pool, how_many, effect, between, noise, count):
@@ -62,10 +63,10 @@ def judged(source, pools, how_many, cell, effect, times):
     for _time in range(times):
         hosts = drawn(source, pools[count], how_many, effect, between, noise, count)
         (together,) = pooled.combine_family([hosts], MARGIN)
-        sides = ([one[name] for one in hosts.values()] for name in ("baseline_value", "candidate_value"))
+        sides = ([getattr(one, name) for one in hosts.values()] for name in ("baseline_value", "candidate_value"))
         as_blocks = paired.compare(*sides, margin=MARGIN)
         (alone,) = drawn(source, pools[count * how_many], 1, effect, between, noise, count * how_many).values()
-        of_hosts, *others = (one["verdict"] for one in (together, as_blocks, alone))
+        of_hosts, *others = (one.verdict for one in (together, as_blocks, alone))
         found += [of_hosts in CALLED, of_hosts == pooled.HOSTS_DISAGREE, *(one in CALLED for one in others)]
     return 100 * found / times
 

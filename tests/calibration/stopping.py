@@ -34,7 +34,7 @@ def sides(samples):
 
 
 def verdict(before, after, blocks):
-    return paired.compare(before[:blocks], after[:blocks], better="lower", margin=MARGIN)["verdict"]
+    return paired.compare(before[:blocks], after[:blocks], better="lower", margin=MARGIN).verdict
 
 
 def blocks_until_precise(before, after, margin):

@@ -139,7 +139,7 @@ def ended(trial: Trial, scrapes: Scrapes) -> tuple[str, float, float, float]:
         if found.decided:
             break
     (one,) = evidence.compare(trial, known, found.taken)
-    return one["verdict"], periods / PERIODS, one["ci_low"], one["ci_high"]
+    return one.judged.verdict, periods / PERIODS, one.judged.ci_low, one.judged.ci_high
 
 
 def row(kind: str, made: t.Callable[..., Scrapes], effect: float, count: int) -> list[str]:

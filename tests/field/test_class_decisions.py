@@ -49,8 +49,8 @@ def test_github_action_benchmark_365_and_ion_python_281_each_workload_of_a_suite
     for number, order in enumerate(ORDERS[: night.number(1, 2)]):
         workloads = {name: own(better={"time": "lower", "work": "higher"}[name]) for name in order}
         (one,) = classes(tmp_path / str(number), [made(host, workloads) for host in "abcde"])
-        assert {of["workload"]: of["verdict"] for of in one["workloads"]} == {"time": "gain", "work": "loss"}
-        assert one["recommendation"] == "by_workload"
+        assert {of.workload: of.verdict for of in one.workloads} == {"time": "gain", "work": "loss"}
+        assert one.recommendation == "by_workload"
 
 
 @pytest.mark.night(after=1)
@@ -71,12 +71,12 @@ def test_outboxx_32_and_meta_analysis_42_hosts_of_another_unit_or_without_a_work
 ):
     results = [made(host, {"own": own("us", "lower")}) for host in "abcde"]
     (one,) = classes(tmp_path / "units", [*results, made("f", {"own": own("ns", "lower", scale=1000)})])
-    assert one["workloads"] == [] and one["refused"][0]["declared"][1]["hosts"] == ["f"]
+    assert one.workloads == [] and list(one.refused[0].declared.values())[1] == ["f"]
     both = {"own": own(), "more": own(share=0.6)}
     (one,) = classes(tmp_path, [*(made(host, both) for host in "abcd"), made("e", {"own": own()})])
-    found = {of["workload"]: (of["n"], of["verdict"]) for of in one["workloads"]}
+    found = {of.workload: (of.n, of.verdict) for of in one.workloads}
     assert found == {"own": (5, "loss"), "more": (4, "loss")}
-    assert "e" not in next(of["turned_by"] for of in one["workloads"] if of["workload"] == "more")
+    assert "e" not in next(of.turned_by for of in one.workloads if of.workload == "more")
 
 
 def test_medsci_skills_64_what_is_said_without_a_host_is_judged_anew():

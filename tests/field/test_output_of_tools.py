@@ -135,9 +135,9 @@ def test_the_sign_of_a_truth_is_never_wrong(style):
             return read(workload, f"total: {source.random():.3f} so far\rtotal: {shown[arm]}\n", "total: 7 s\n")
 
         found = concluded(workload["metrics"][0], printed, seed=case)
-        if found["recommendation"] in ("on", "off"):
+        if found.recommendation in ("on", "off"):
             said += 1
-            assert found["recommendation"] == ("on" if gain > 1 else "off"), (gain, truth, found["sentence"])
+            assert found.recommendation == ("on" if gain > 1 else "off"), (gain, truth, found.sentence)
     assert said > number / 2
 
 
@@ -160,7 +160,7 @@ def test_a_time_of_an_operation_has_the_sign_of_the_truth(name, unit):
         # Two threads of a core do `gain` of the work of one, so an operation of each takes 2 / gain as long.
         alone = math.exp(source.uniform(-12, 6))
         truth = {"smt_off": alone, "smt_on": alone * 2 / gain}
-        found = concluded(time_of(name, unit), lambda arm, _count, of=truth: of[arm], seed=seed)["recommendation"]
+        found = concluded(time_of(name, unit), lambda arm, _count, of=truth: of[arm], seed=seed).recommendation
         said.append(found in ("on", "off"))
         assert found == ("on" if gain > 1 else "off") or (gain not in YIELDS and not said[-1]), (gain, found)
     assert sum(said) > 0.8 * len(gains)
@@ -180,12 +180,12 @@ def slower(arm, _count):
 def test_what_cannot_be_known_is_not_said(name, unit, workload):
     metric = time_of(name, unit, **workload)
     found = concluded(metric, slower)
-    assert found["recommendation"] == "not_compared" and any("set aggregate" in one for one in found["cautions"])
+    assert found.recommendation == "not_compared" and any("set aggregate" in one for one in found.cautions)
     # Where nothing was to be compared nothing is missed.
-    assert not any("set aggregate" in one for one in concluded(metric, slower, compared=False)["cautions"])
+    assert not any("set aggregate" in one for one in concluded(metric, slower, compared=False).cautions)
 
 
 @pytest.mark.parametrize(("aggregate", "choice"), [("max", "off"), ("per_job", "on"), ("per_operation", "on")])
 def test_what_is_declared_is_compared(aggregate, choice):
     found = concluded({**time_of("latency", "ms"), "aggregate": aggregate}, slower)
-    assert found["recommendation"] == choice and not any("set aggregate" in one for one in found["cautions"])
+    assert found.recommendation == choice and not any("set aggregate" in one for one in found.cautions)

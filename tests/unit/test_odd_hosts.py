@@ -162,7 +162,7 @@ def test_facts_with_cpu_0_offline(tmp_path):
     whole = smt_facts.gather(fs)
     cache.save(fs, topology.read_topology(fs))
     again = smt_facts.gather(host_files.HostFs(tree(tmp_path / "cached", without)))
-    border.accept(again)
+    border.made(again)
     assert again["source"] == "saved"
     assert [again[name] == whole[name] for name in ("hardware_class", "primaries")] == [True, True]
 
@@ -192,7 +192,7 @@ def test_remote_memory_where_nodes_lack_memory(tmp_path):
 def test_a_node_of_memory_alone_is_a_fact_and_no_affinity_conflict(tmp_path):
     fs = host_files.HostFs(numa(tmp_path, "0-2"))
     known = smt_facts.gather(fs)
-    border.accept(known)
+    border.made(known)
     assert known["nodes"] == {"0": "0-3", "1": "4-7", "2": ""}
     kernel = kernel_files.KernelFiles(fs.sysroot)
     assert affinity.find(kernel, cpulist.parse("0-7"), {1, 3, 5, 7}) == []

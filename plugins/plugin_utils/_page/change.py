@@ -8,6 +8,7 @@ third changes by -0.33 and is better; it is the same number wherever a person re
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 FIELDS = ("change", "change_low", "change_high")
@@ -27,25 +28,22 @@ class Change(t.NamedTuple):
     high: float | None
 
     @classmethod
-    def read(cls, fields: t.Mapping[str, t.Any]) -> Change:
-        """Return the change of a comparison that has it in these :data:`FIELDS`."""
-        return cls(*(fields[name] for name in FIELDS))
-
-    @classmethod
+    @functools.lru_cache(maxsize=4096)
     def of_ratios(cls, better: str, ratio: float, low: float | None, high: float | None) -> Change:
-        """Return the change for a ratio and its interval that are turned so that above 1 is better."""
+        """Return the change for a ratio and its interval that are turned so that above 1 is better.
+
+        Args:
+            better: the direction of the metric, ``higher`` or ``lower``.
+            ratio: candidate / baseline, turned.
+            low: the lower end of its interval; None without one.
+            high: the upper end.
+        """
         ends = (low, high) if better == "higher" else (high, low)
         return cls(of_ratio(ratio, better) or 0.0, *(of_ratio(end, better) for end in ends))
 
-
-def of(judged: t.Mapping[str, t.Any], better: str) -> dict[str, float | None]:
-    """Return ``{change, change_low, change_high}``: candidate / baseline - 1 and its interval, None without one.
-
-    Args:
-        judged: ``{ratio, ci_low, ci_high}``, turned so that above 1 is better.
-        better: the direction of the metric, ``higher`` or ``lower``.
-    """
-    return dict(zip(FIELDS, Change.of_ratios(better, judged["ratio"], judged["ci_low"], judged["ci_high"])))
+    def described(self) -> dict[str, float | None]:
+        """Return it as plain data."""
+        return dict(zip(FIELDS, self))
 
 
 def of_ratio(ratio: float | None, better: str) -> float | None:

@@ -83,13 +83,17 @@ class Picture:
     svg: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Ratio:
-    """A row of an axis of ratios.
+class RatioRow(t.NamedTuple):
+    """A ratio in a picture.
 
     Attributes:
-        better: the direction of the metric whose own change the axis and the text have.
-        ratio: above 1 is better.
+        label: of what it is.
+        text: the metric's own change.
+        better: the direction of the metric.
+        ratio: its place, which says better or worse.
+        verdict: sets its look.
+        low, high: the ends of its interval.
+        ratios: of each host or observation.
     """
 
     label: str
@@ -97,26 +101,14 @@ class Ratio:
     better: str
     ratio: float
     verdict: str
+    low: float = 1.0
+    high: float = 1.0
+    ratios: t.Sequence[float] = ()
 
     def said(self, after_label: str = "") -> str:
         """Return what a text says of it."""
         verdict = "" if self.verdict == BASELINE else f", {wording.VERDICT_TITLES[self.verdict]}"
         return f"{self.label}{after_label} {self.text}{verdict}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Interval(Ratio):
-    """A ratio with its interval."""
-
-    low: float
-    high: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Spread(Ratio):
-    """The median of the ratios of many hosts, and these."""
-
-    ratios: t.Sequence[float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,7 +223,7 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 
 
 def _ratio_rows(
-    canvas: Canvas, rows: t.Sequence[Ratio], domain: tuple[float, float], margin: float, sides: tuple[str, str]
+    canvas: Canvas, rows: t.Sequence[RatioRow], domain: tuple[float, float], margin: float, sides: tuple[str, str]
 ) -> tuple[Scale, list[float]]:
     """Draw a line of texts for each row and below it a strip of the axis of ratios, with the margin's band and the line
     at 1; return the scale, and the middle of each strip.
@@ -276,15 +268,15 @@ def _ratio_rows(
     return place, middles
 
 
-def _change(ratio: float, row: Ratio) -> float:
+def _change(ratio: float, row: RatioRow) -> float:
     return change.of_ratio(ratio, row.better) or 0.0
 
 
-def forest(rows: t.Sequence[Interval], margin: float, sides: tuple[str, str], label: str) -> Picture:
+def forest(rows: t.Sequence[RatioRow], margin: float, sides: tuple[str, str], label: str) -> Picture:
     """Draw ratios with their intervals on a log axis, with the line at 1 and the margin band.
 
     Args:
-        rows: the verdict :data:`BASELINE` begins a group with what the others of it are compared with.
+        rows: each; the verdict :data:`BASELINE` begins a group with what the others of it are compared with.
         margin: half width of the band.
         sides: the meaning of the sides left and right of 1.
         label: the alternative text.
@@ -300,11 +292,11 @@ def forest(rows: t.Sequence[Interval], margin: float, sides: tuple[str, str], la
     return Picture(label, canvas.svg(label))
 
 
-def spread(rows: t.Sequence[Spread], margin: float, sides: tuple[str, str], label: str) -> Picture:
+def spread(rows: t.Sequence[RatioRow], margin: float, sides: tuple[str, str], label: str) -> Picture:
     """Draw the ratios of many hosts as ticks, one row per group, with the group's median and verdict.
 
     Args:
-        rows: one per group.
+        rows: each, with its ratios.
         margin: half width of the band.
         sides: the meaning of the sides left and right of 1.
         label: the alternative text.

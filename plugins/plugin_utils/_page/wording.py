@@ -32,15 +32,6 @@ MARGIN = 0.01
 MANY = 10.0
 
 
-def subject_of(comparison: t.Mapping[str, t.Any]) -> str:
-    """Return what changes: the workload, and its metric where less of it is better, so that a sign can be read."""
-    return (
-        str(comparison["title"])
-        if comparison["better"] == "higher"
-        else f"{comparison['title']} {comparison['metric']}"
-    )
-
-
 @functools.lru_cache(maxsize=4096)
 def percent(share: float, unit: str = " %") -> str:
     """Format a share as percent, with one decimal below ten."""
@@ -122,14 +113,13 @@ def room_differs(use: Room | Use) -> bool:
     return bool(low <= MANY and not low - MARGIN <= (use.by_usage or 0.0) <= high + MARGIN)
 
 
-def signed(ratio: float, of: t.Mapping[str, t.Any] | None = None) -> str:
+def signed(ratio: float) -> str:
     """Format a ratio as the change it means: 0.8 is ``−20 %``.
 
     Args:
         ratio: above 0; 1 is no change.
-        of: the comparison it belongs to; the width of its interval sets the number of digits.
     """
-    return signed_share(ratio - 1, None if of is None or of["ci_low"] is None else digits(of["ci_low"], of["ci_high"]))
+    return signed_share(ratio - 1)
 
 
 def change_of(relative_change: change.Change, end: float | None = None) -> str:
@@ -155,14 +145,14 @@ def change_and_interval(relative_change: change.Change) -> str:
     return f"{change_of(relative_change)} ({low.removesuffix(' %')} to {high})"
 
 
+def ends(relative_change: change.Change) -> str:
+    """Format the interval of a change, each end with as many digits as :func:`percent` gives."""
+    return " to ".join(signed_share(end) for end in relative_change[1:] if end is not None)
+
+
 def change_of_ratio(ratio: float, better: str) -> str:
     """Format the metric's own change for a ratio that is turned so that above 1 is better."""
     return signed_share(change.of_ratio(ratio, better) or 0.0)
-
-
-def judged(comparison: dict[str, t.Any]) -> str:
-    """Format a comparison as ``−20 % (−22 to −18 %), worse``."""
-    return f"{change_and_interval(change.Change.read(comparison))}, {VERDICT_TITLES[comparison['verdict']]}"
 
 
 def signed_share(share: float, places: int | None = None) -> str:
@@ -206,52 +196,6 @@ def named(names: t.Sequence[str]) -> str:
     return join(names) if len(names) <= NAMED else f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"
 
 
-def declared(declarations: t.Mapping[tuple[str, ...], t.Sequence[str]]) -> str:
-    """Say which hosts declare a workload how.
-
-    Args:
-        declarations: from :func:`pooled.declarations`.
-    """
-    return "; ".join(
-        f"{metric} in {unit}, {better} is better, {how} of its workers on {named(names)}"
-        for (metric, unit, better, how), names in declarations.items()
-    )
-
-
-def turned(combined: dict[str, t.Any], hosts: int, of_class: bool = False) -> str:
-    """Say which host alone turns a verdict about several hosts, what the others say without it,
-    and how many more it takes; empty where none does.
-
-    Args:
-        combined: ``turned_by``, ``more_hosts`` and ``verdict``, as :func:`pooled.combine_family` returns them.
-        hosts: how many there are.
-        of_class: whether they stand for a hardware class, for which one host alone does not speak.
-    """
-    if not combined["turned_by"]:
-        return ""
-    names = list(combined["turned_by"])
-    titles = [VERDICT_TITLES.get(verdict, verdict) for verdict in dict.fromkeys(combined["turned_by"].values())]
-    others_say = join(titles)
-    if combined["verdict"] == verdicts.INCONCLUSIVE:
-        return (
-            f"{named(names)} alone {verb(names, 'keeps', 'keep')} this open: without it the other {hosts - 1} say"
-            f" {others_say}."
-        )
-    more = combined["more_hosts"]
-    takes = (
-        "more hosts like the others would hardly tell"
-        if more is None
-        else f"it takes about {more} more {verb(range(more), 'host', 'hosts')}"
-    )
-    if hosts == 1:
-        return f"{names[0]} alone says this; {takes}."
-    if hosts == 2 and of_class:
-        return f"One host does not speak for its class, so each of {named(names)} is needed for this; {takes}."
-    others = "the other host says" if hosts == 2 else f"the other {hosts - 1} say"
-    alone = f"{names[0]} alone turns this" if len(names) == 1 else f"One host alone turns this, each of {named(names)}"
-    return f"{alone}: without it {others} {others_say}; {takes}."
-
-
 def join(parts: t.Sequence[str]) -> str:
     """Return ``a``, ``a and b`` or ``a, b and c``."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""
@@ -293,12 +237,3 @@ def cpu_list(value: str | tuple[int, ...] | None) -> str:
     if isinstance(value, tuple):
         value = cpulist.render(value)
     return value or "none" if isinstance(value, str) else "unknown"
-
-
-def restored(proof: dict[str, t.Any] | None) -> str:
-    """Return one sentence on whether the host is back in its original state."""
-    if proof is None or proof.get("ok") is None:
-        return "It is not known whether the host was restored: the result has no record of it."
-    if proof["ok"]:
-        return "The host was read back afterwards and is in its original state."
-    return f"The host is NOT in its original state: {'; '.join(proof.get('differences') or ['no details'])}."

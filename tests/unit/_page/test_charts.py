@@ -37,9 +37,9 @@ def failing(values):
 
 def pictures(values):
     """A chart of each kind of these values, all above zero."""
-    ratios = [charts.Interval(LONG, ATTACK, "lower", 0.9, one, 0.8, 20.0) for one in charts.LOOKS]
+    ratios = [charts.RatioRow(LONG, ATTACK, "lower", 0.9, one, 0.8, 20.0) for one in charts.LOOKS]
     many = [
-        charts.Spread(ATTACK, ATTACK, better, 1.0, one, [0.5, 1.0, 1.2])
+        charts.RatioRow(ATTACK, ATTACK, better, 1.0, one, ratios=[0.5, 1.0, 1.2])
         for one, better in zip(charts.VERDICTS, itertools.cycle(["higher", "lower"]))
     ]
     sampled = [(arm, value) for arm in ARMS for value in values]

@@ -4,12 +4,13 @@
 import dataclasses
 import json
 import os
+import sys
 
 import pytest
 import sysfs_tree
 import yaml
 from ansible.module_utils import basic
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._know.machine import (
     hypervisor,
     ppc64_cpu,
@@ -20,7 +21,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._know.topology impo
 from ansible_collections.threadwise.smt.plugins.module_utils._set import facts as smt_facts_module
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import snapshot as smt_snapshot
 from ansible_collections.threadwise.smt.plugins.modules import smt_facts
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import facts as border
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import facts as border, parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError
 from fake_host import Host
 from sysfs_tree import CPU, Machine
@@ -55,6 +56,32 @@ def test_the_facts_are_those_that_are_documented(tmp_path):
     assert name == "x86_64-2s18c36t-split" and len(digest) == 8
 
 
+def test_what_a_host_does_not_have_is_not_entered(tmp_path):
+    """State files that are not there, kinds of consumers that do not run, and boot loaders without a sign."""
+    fs, entered = files_of(tmp_path, sysfs_tree.files(MACHINE)), set()
+
+    def note(frame, event, _argument):
+        if event == "call" and "/smt/plugins/" in frame.f_code.co_filename:
+            entered.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+
+    sys.setprofile(note)
+    try:
+        smt_facts_module.gather(fs)
+    finally:
+        sys.setprofile(None)
+    assert 0 < len({file for file, _line in entered}) <= 20 and len(entered) <= 90
+
+
+@pytest.mark.parametrize("folder", state_file.FOLDERS)
+def test_state_files_in_a_folder_that_cannot_be_listed_may_be_there(tmp_path, folder):
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    outside.mkdir()
+    (root / folder).parent.mkdir(parents=True)
+    (root / folder).symlink_to(outside)
+    problems = gather(root)["problems"]
+    assert problems and all(one.startswith(f"{root / folder}/") and "link leads out" in one for one in problems)
+
+
 def test_which_cpus_were_online_before_the_first_change(tmp_path):
     host = Host(tmp_path, offline=[7])
     fs = host_files.HostFs(host.sysroot)
@@ -83,7 +110,7 @@ def test_cores_that_a_change_has_seen_are_known(tmp_path):
     host.ask("disabled")
     facts = smt_facts_module.gather(fs)
     expected = {"sibling_groups": ["0-1", "2-3", "4-5", "6-7"], "packages": ["0-7"], "complete": True}
-    assert shown(facts, expected) == expected and border.accept(facts) is facts
+    assert shown(facts, expected) == expected and parts.plain(border.made(facts)) == facts
 
 
 def test_facts_with_declared_siblings_keep_the_class_of_the_kernel_s(tmp_path):
@@ -91,9 +118,10 @@ def test_facts_with_declared_siblings_keep_the_class_of_the_kernel_s(tmp_path):
     fs = files_of(tmp_path, sysfs_tree.files(Machine(cores=4, threads=1)))
     kernels, declared = smt_facts_module.gather(fs), smt_facts_module.gather(fs, [[0, 1], [2, 3]])
     assert declared["hardware_class"] == kernels["hardware_class"]
-    assert (declared["cores"], declared["numbering"]) == (2, "adjacent") and border.accept(declared) is declared
+    made = border.made(declared)
+    assert (made.cores, made.numbering) == (2, "adjacent") and parts.plain(made) == declared
     with pytest.raises(BorderError, match="hardware_class"):
-        border.accept({**declared, "source": "sysfs"})
+        border.made({**declared, "source": "sysfs"})
 
 
 @pytest.mark.parametrize("is_saved", [False, True])

@@ -19,7 +19,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads.
 from ansible_collections.threadwise.smt.plugins.module_utils._set import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import host_result, results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import host_analysis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison, Side
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.summary import Summary
 
 START = datetime.datetime(2026, 1, 2, 3, 4, 5)
 ORDER = ("single", "same_cpu", "siblings", "cores", "one_per_core", "all_threads")
@@ -198,13 +200,27 @@ def analysed(document, *settings, **options):
 
 
 def compared(document, *settings, **options):
-    """The comparisons of a document."""
-    return analysed(document, *settings, **options).comparisons
+    """The comparisons that a document allows, as results.json has them."""
+    return [one.described() for one in analysed(document, *settings, **options).comparisons]
 
 
-def summarised(document, file="web01.json", licence=None, **settings):
+def of_a_host(judged, values):
+    """What was found of two sides, with the value of each, as the comparison of a host's two arms."""
+    sides = {name: Side(arm, arm, "all_threads") for name, arm in (("baseline", "smt_on"), ("candidate", "smt_off"))}
+    about = {"workload": "work", "title": "work", "metric": "rate", "unit": "1/s", "aggregate": "sum", "primary": True}
+    place = {"kind": "arm", "effect": "smt_off", "placement": "all_threads", "basis": "blocks", "confounded": False}
+    numbers = dict(zip(("baseline_value", "candidate_value"), values), dropped_blocks=0, mean_change=0.0)
+    return Comparison(**vars(judged), **sides, **about, **place, **numbers)
+
+
+def summary(document, file="web01.json", licence=None, **settings):
+    """What a report is made of."""
+    return Summary(build.Settings(**settings).analysed(accepted(document)), file, licence)
+
+
+def summarised(document, *given, **settings):
     """What results.json says of a document."""
-    return build.summarise(build.Settings(**settings).analysed(accepted(document)), file, licence)
+    return summary(document, *given, **settings).described()
 
 
 def spoilt(value, attack):

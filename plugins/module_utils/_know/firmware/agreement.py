@@ -11,7 +11,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import text a
 from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
 from ansible_collections.threadwise.smt.plugins.module_utils._know.firmware import attributes
 
-# Boot arguments by which the kernel does not look at all CPUs.
 _HIDING = ("nr_cpus=", "maxcpus=", "possible_cpus=", "nosmp")
 MAX_ARGUMENTS = 100
 _PLAIN = (attributes.ENABLED, attributes.DISABLED)
@@ -55,8 +54,13 @@ def kernel_of(facts: t.Mapping[str, t.Any]) -> Kernel:
         facts["supported"] if isinstance(facts["supported"], bool) else None,
         facts["active"] if isinstance(facts.get("active"), bool) else None,
         host_text.printable(hypervisor, 100) if isinstance(hypervisor, str) else None,
-        tuple(host_text.printable(argument, 100) for argument in arguments if argument.startswith(_HIDING)),
+        tuple(host_text.printable(argument, 100) for argument in hiding(arguments)),
     )
+
+
+def hiding(arguments: "t.Iterable[str]") -> "list[str]":
+    """Return the boot arguments by which the kernel does not look at all CPUs."""
+    return [argument for argument in arguments if argument.startswith(_HIDING)]
 
 
 class Seen(t.NamedTuple):

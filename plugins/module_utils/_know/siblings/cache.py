@@ -54,17 +54,16 @@ def load(fs: HostFs) -> "dict[str, object] | None":
         return None
 
 
-def disagreement(measured: object) -> "str | None":
+def disagreement(agrees: "bool | None", pairs: "t.Sequence[str]") -> "str | None":
     """Return a sentence for the user if the probe contradicts the kernel, else None.
 
     Args:
-        measured: the facts' ``measured``; it may come from an untrusted host.
+        agrees: the ``agrees_with_kernel`` of what was measured.
+        pairs: its pairs.
     """
-    if not isinstance(measured, dict) or measured.get("agrees_with_kernel") is not False:
+    if agrees is not False:
         return None
-    pairs = measured.get("pairs")
-    pairs = pairs if isinstance(pairs, list) else []
-    shared = [cpulist.quoted(pair).strip("'") for pair in pairs[:_MAX_PAIRS] if isinstance(pair, str)]
+    shared = [cpulist.quoted(pair).strip("'") for pair in pairs[:_MAX_PAIRS]]
     if not shared:
         return "By measuring, no two CPUs share a core; the kernel says otherwise."
     more = f" (and {len(pairs) - len(shared)} more)" if len(pairs) > len(shared) else ""

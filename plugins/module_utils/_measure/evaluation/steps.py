@@ -130,9 +130,9 @@ def announcement(
         f" {_known(host['threads_per_core']['max'])}, online: CPUs {_known(host['cpus']['online'])}, smt/control:"
         f" {host['control']}."
     )
-    about_siblings: t.Optional[str] = sibling_source.described(outline.topology) or sibling_cache.disagreement(
-        host["measured"]
-    )
+    measured, about_siblings = host["measured"], sibling_source.described(outline.topology)
+    if about_siblings is None and measured is not None:
+        about_siblings = sibling_cache.disagreement(measured["agrees_with_kernel"], measured["pairs"])
     sentences = [summary, *([about_siblings] if about_siblings else [])]
     share = plan_settings.share(settings)
     if settings["shared_by"] > 1:

@@ -73,32 +73,35 @@ def read(sysroot: str = "/", files: "KernelFiles | None" = None) -> State:
     """
     files = files or KernelFiles(sysroot)
     active = {"1": True, "0": False}.get(files.read(ACTIVE) or "")
-    state = from_files(
-        files.read(CONTROL), active, files.read(CPU_DIRECTORY + "/online"), files.read(CPU_DIRECTORY + "/present")
+    online, present = (
+        parse(files.read(f"{CPU_DIRECTORY}/{name}") or "", f"/{CPU_DIRECTORY}/{name}") for name in ("online", "present")
     )
+    state = of_cpus(files.read(CONTROL), active, online, present or online)
     gone = seen_cpus.unavailable(files, set(state["present"]).difference(state["online"]))
     return {**state, "present": [cpu for cpu in state["present"] if cpu not in gone]}
 
 
-def from_files(control: "str | None", active: "bool | None", online: "str | None", present: "str | None") -> State:
+def of_cpus(
+    control: "str | None", active: "bool | None", online: "t.Sequence[int]", present: "t.Sequence[int]"
+) -> State:
     """Return a state from what the kernel's files read; None for a missing file.
 
     Args:
         control: of smt/control
         active: of smt/active
-        online: the CPU list ``online``
-        present: the CPU list ``present``
+        online: the CPUs that are online
+        present: the CPUs that are there
 
     Raises:
-        StateError: the kernel does not show which CPUs are online, or a list is not valid.
+        StateError: the kernel does not show which CPUs are online.
     """
     if not online:
         raise StateError(f"/{CPU_DIRECTORY}/online: missing or empty, so the state of the CPUs is unknown")
     return {
         "control": (control or ABSENT)[:32],
         "active": active,
-        "online": parse(online, f"/{CPU_DIRECTORY}/online"),
-        "present": parse(present or online, f"/{CPU_DIRECTORY}/present"),
+        "online": list(online),
+        "present": list(present),
     }
 
 

@@ -19,6 +19,7 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import intake, terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.user_variables import UserVariables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts, of_answer
 
 if t.TYPE_CHECKING:
 
@@ -138,6 +139,22 @@ class ControllerAction(_OwnAction):
         gc.freeze()
         super().run(tmp, task_vars)
         return self.act(self.validated(self.arguments), task_vars or {})
+
+    def registered(self, name: str, host: str) -> dict[str, t.Any]:
+        """Return what a task registered for a host; nothing where none did."""
+        registered = self._user.registered(name, host)
+        return registered if isinstance(registered, dict) else {}
+
+    def facts(self, name: str, host: str) -> Facts | None:
+        """Return the facts that a task registered for a host, None where it has none.
+
+        Raises:
+            AnsibleActionFail: they are not those of smt_facts.
+        """
+        try:
+            return of_answer(self.registered(name, host))
+        except text.BorderError as error:
+            raise _FAIL(f"{text.line(host, 100)}: {name} does not have what smt_facts returns: {error}") from None
 
     def act(self, options: Options, play: dict[str, t.Any]) -> dict[str, t.Any]:
         """Do what the task is for.

@@ -22,6 +22,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import 
     text,
     usage,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_hosts import firmware, memory
 
 MIB = 1024 * 1024
 # Facts of 8192 CPUs with their problems are below 1 MiB.
@@ -30,6 +31,7 @@ MAX_MESSAGE = 4000
 MAX_WARNINGS = 50
 
 _SENTENCES = schema.items(schema.TEXT, 20_000)
+_of = parts.schema_of
 _STATE = schema.whole(control=schema.text(100), active=schema.or_null(schema.BOOL), online=schema.CPU_LIST)
 _ARGUMENTS = schema.items(schema.text(4096), 1000)
 _LINE = schema.text(MAX_MESSAGE, schema.ONE_LINE)
@@ -76,13 +78,13 @@ _OUTCOME = schema.one_of("completed", "failed", "interrupted")
 
 KINDS = {
     "smt_facts": Kind({"changed": schema.BOOL, "ansible_facts": schema.whole(smt=facts.SMT)}),
-    "smt_memory_facts": Kind({"changed": schema.BOOL, "ansible_facts": schema.whole(smt_memory=facts.MEMORY)}),
-    "smt_firmware_facts": Kind({"changed": schema.BOOL, "ansible_facts": schema.whole(smt_firmware=facts.FIRMWARE)}),
+    "smt_memory_facts": Kind({"changed": schema.BOOL, "ansible_facts": schema.whole(smt_memory=_of(memory.Memory))}),
+    "smt_firmware_facts": Kind({"changed": schema.BOOL, "ansible_facts": schema.whole(smt_firmware=firmware.FIRMWARE)}),
     "smt_probe": Kind(
         {
             "changed": schema.BOOL,
             "probed": schema.BOOL,
-            "measured": facts.SMT["properties"]["measured"],
+            "measured": _of(facts.Measured | None),
             "ansible_facts": schema.whole(smt=facts.SMT),
         },
         optional=("ansible_facts",),
@@ -169,9 +171,9 @@ KINDS = {
     "smt_memory": Kind(
         {
             "changed": schema.BOOL,
-            "before": facts.MEMORY_POLICY,
-            "after": facts.MEMORY_POLICY,
-            "settings": facts.MEMORY_SETTINGS,
+            "before": _of(memory.MemoryPolicy),
+            "after": _of(memory.MemoryPolicy),
+            "settings": _of(memory.Settings),
             "protected": _NAMES,
             "released": _NAMES,
             "diff": schema.items(_DIFF, 1000),
@@ -180,8 +182,8 @@ KINDS = {
     "describe": Kind(
         {
             "announcement": schema.items(schema.TEXT, 100),
-            "arms": parts.schema_of(host_result.Arms),
-            "arms_left_out": parts.schema_of(host_result.ArmsLeftOut),
+            "arms": _of(host_result.Arms),
+            "arms_left_out": _of(host_result.ArmsLeftOut),
             "workloads": _WORKLOADS,
             "workloads_left_out": schema.items(schema.whole(name=schema.NAME, reason=schema.TEXT), 200),
             "obstacles": schema.items(schema.TEXT, 10),
@@ -204,7 +206,7 @@ KINDS = {
             "handed_over": schema.BOOL,
             "msg": _LINE,
             "wait_seconds": {"type": "number", "minimum": 0, "maximum": 1e6},
-            "holds": schema.or_null(facts.SLOT),
+            "holds": schema.or_null(_of(facts.Slot)),
         }
     ),
     "smt_trial_workers": Kind(
@@ -291,7 +293,7 @@ def _success(kind: Kind, answer: dict[str, t.Any]) -> dict[str, t.Any]:
     kind.check(known)
     host_facts = known.get("ansible_facts") or {}
     if "smt" in host_facts:
-        facts.check(host_facts["smt"])
+        facts.made(host_facts["smt"])
     return known
 
 

@@ -8,6 +8,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import schedule
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import facts, parts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.parts import (
     ArmName,
     Better,
@@ -24,7 +25,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.parts i
     PlacementName,
     RunName,
     Seconds,
-    Sentence,
     Share,
     Text,
     WorkloadName,
@@ -50,8 +50,6 @@ EventName = t.Annotated[str, text_of(40, r"^[a-z_]+$")]
 # A sentence, or values that change from block to block.
 Detail = Text | t.Annotated[dict[t.Annotated[str, text_of(40, r"^[a-z_]{1,40}$")], Setting], at_most(20)]
 Block = t.Annotated[int, between(0, 1_000_000)]
-# Checked by :mod:`facts`.
-Facts = t.Annotated[dict[str, t.Any], parts.as_in(facts.SMT)]
 
 
 class Costs(Part, frozen=True, kw_only=True):
@@ -458,12 +456,11 @@ class BootedSmt(Part, frozen=True, kw_only=True):
     online: t.Annotated[CpuList | None, about("CPUs that were online, as a CPU list.")] = None
 
 
-class Vulnerability(Part, frozen=True, kw_only=True):
+class Vulnerability(facts.Vulnerability, frozen=True, kw_only=True):
     """A vulnerability in a boot."""
 
-    status: t.Annotated[Sentence, about("The kernel's own line.")]
     smt: t.Annotated[
-        t.Literal["vulnerable", "mitigated", "disabled", "unknown"] | None,
+        facts.SmtStatus | None,
         about("The part of it that depends on SMT; null without one."),
     ]
 

@@ -134,7 +134,7 @@ def _made(make: t.Callable[[], HostResult], data: t.Callable[[], t.Any], source:
     except text.BorderError as error:
         raise ResultError(f"{source}: {error}") from None
     try:
-        facts.accept(result.facts)
+        facts.check(result.facts)
     except text.BorderError as error:
         raise ResultError(f"{source}: facts.{error}") from None
     return result

@@ -14,7 +14,8 @@ import datetime
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import HostResult
 
 MAX_AGE_DAYS = 365
@@ -81,22 +82,19 @@ class Basis:
         )
 
 
-def mitigations(facts: fields.Facts) -> tuple[str, ...] | None:
+def mitigations(facts: Facts) -> tuple[str, ...] | None:
     """Return the mitigations that are in force by a host's facts, whatever the state of its SMT.
-
-    Args:
-        facts: ``ansible_facts['smt']``.
 
     Returns:
         Sorted, each as ``vulnerability: what the kernel does``; None where the kernel lists no vulnerability.
     """
-    statuses = fields.mapping(facts, "vulnerabilities")
+    statuses = {name: vulnerability.status for name, vulnerability in facts.vulnerabilities.items()}
     if not statuses:
         return None
-    in_force = {f"{name}: {part}" for name in statuses for part in _in_force(name, _status(statuses, name))}
-    if facts.get("active") is False or any(_SMT_OFF in _status(statuses, name) for name in statuses):
+    in_force = {f"{name}: {part}" for name, status in statuses.items() for part in _in_force(name, status)}
+    if facts.active is False or any(_SMT_OFF in status for status in statuses.values()):
         in_force.discard(_STIBP_OFF)
-    return tuple(sorted(fields.line(mitigation, MAX_TEXT) or "?" for mitigation in in_force))
+    return tuple(sorted(text.line(mitigation, MAX_TEXT) for mitigation in in_force))
 
 
 def _in_force(name: str, status: str) -> t.Iterator[str]:
@@ -110,10 +108,6 @@ def _in_force(name: str, status: str) -> t.Iterator[str]:
             is_counted = part == _BY_SMT or _OF_SIBLINGS.match(f"{name}: {part}")
             if is_counted or not _NO_MITIGATION.search(part.removeprefix("Mitigation:").strip()):
                 yield part
-
-
-def _status(statuses: fields.Facts, name: str) -> str:
-    return fields.if_text(fields.mapping(statuses, name).get("status")) or ""
 
 
 def together(bases: t.Sequence[Basis], days: t.Iterable[datetime.datetime | None]) -> dict[str, t.Any]:
@@ -140,7 +134,7 @@ def together(bases: t.Sequence[Basis], days: t.Iterable[datetime.datetime | None
     }
 
 
-def stale(rests_on: t.Mapping[str, t.Any], age_days: int | None, facts: fields.Facts, max_age: int) -> list[str]:
+def stale(rests_on: t.Mapping[str, t.Any], age_days: int | None, facts: Facts, max_age: int) -> list[str]:
     """Return why a decision is stale for a host, as sentences without an end; empty where it is not.
 
     Args:
@@ -156,7 +150,7 @@ def stale(rests_on: t.Mapping[str, t.Any], age_days: int | None, facts: fields.F
             if age_days is None
             else f"it is {age_days} days old, more than smt_policy_max_age ({max_age})"
         )
-    now = series(fields.if_text(facts.get("kernel")))
+    now = series(facts.kernel or None)
     measured = sorted({kernel for kernel in map(series, rests_on["kernels"]) if kernel}, key=_numbers)
     if now and measured and now not in measured:
         reasons.append(f"it was measured on Linux {' and '.join(measured)}, and the host runs {now}")

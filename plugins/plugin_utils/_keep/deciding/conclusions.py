@@ -40,7 +40,7 @@ class Conclusion:
     workloads: t.Mapping[tuple[str, float | None], host_comparisons.Comparison]
     at: datetime.datetime | None
     basis: Basis = dataclasses.field(default_factory=Basis)
-    by_one: t.Sequence[host_comparisons.Comparison] = ()
+    by_one: t.Sequence[host_comparisons.Compared] = ()
     is_incomplete: bool = False
     is_recheck: bool = False
 

@@ -38,27 +38,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion
     recommendation,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import pooled
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 MAX_RUNS = 10_000
 # Clocks synchronised by NTP differ by less.
 AHEAD = datetime.timedelta(minutes=5)
 NAMED = 3
-
-# What of a comparison is kept to be combined with those of other hosts.
-COMBINED = (
-    "title",
-    "baseline_value",
-    "candidate_value",
-    *pooled.DECLARED,
-    "confounded",
-    "ratio",
-    "ci_low",
-    "ci_high",
-    "n",
-    "interval_confidence",
-    "verdict",
-)
 
 STATES = {conclusion.ON: policy.ENABLED, conclusion.OFF: policy.DISABLED, conclusion.EITHER: policy.ANY}
 
@@ -125,21 +110,18 @@ def conclude(result: HostResult, now: datetime.datetime) -> Conclusion | None:
                 f"{result.host}: {name} is {getattr(result, name)}, which is in the future: set the clock of the host,"
                 " and evaluate it again"
             )
-    hardware_class = result.facts.get("hardware_class")
+    hardware_class = result.facts.hardware_class
     if not hardware_class or not recorded.concerns_smt(result):
         return None
     analysis = HostAnalysis(result)
-    choice = recommendation.recommend(analysis)["choice"]
+    choice = recommendation.recommend(analysis).choice
     return Conclusion(
         result.host,
         result.run,
         hardware_class,
         choice,
-        conclusion.conclude(analysis)["sentence"],
-        {
-            (comparison["workload"], comparison.get("parameter")): {name: comparison[name] for name in COMBINED}
-            for comparison in analysis.of_smt
-        },
+        conclusion.conclude(analysis).sentence,
+        {comparison.work: comparison for comparison in analysis.of_smt},
         _moment(result, "collected") or _moment(result, "finished") or _moment(result, "started"),
         Basis.from_result(result),
         by_one=outcomes.of_smt_by_one(analysis),
@@ -302,7 +284,7 @@ def _decision_and_sentence(counted: list[Conclusion]) -> tuple[str | None, str]:
     ]
     if different:
         of_hosts, declarations = different[0]
-        return None, f"Its hosts declare {_title(of_hosts)} differently: {wording.declared(declarations)}."
+        return None, f"Its hosts declare {_title(of_hosts)} differently: {pooled.declared(declarations)}."
     sides = _sides(counted)
     if len(sides) == 1 and (decision := STATES.get(next(iter(sides)))):
         chosen = [evaluation.host for evaluation in counted if evaluation.choice in sides]
@@ -360,11 +342,7 @@ def _workloads(
 
 
 def _title(hosts: t.Mapping[str, host_comparisons.Comparison]) -> str:
-    return str(next(iter(hosts.values()))["title"])
-
-
-def _better(hosts: t.Mapping[str, host_comparisons.Comparison]) -> str:
-    return str(next(iter(hosts.values()))["better"])
+    return next(iter(hosts.values())).title
 
 
 def _together(counted: t.Sequence[Conclusion]) -> tuple[str, str, dict[str, str]]:
@@ -375,17 +353,14 @@ def _together(counted: t.Sequence[Conclusion]) -> tuple[str, str, dict[str, str]
     judged = list(zip(workloads, pooled.combine_family(workloads)))
     deciding = pooled.shared([combined for _hosts, combined in judged])
     figures = [
-        f"{_title(hosts)} {wording.change_of(effect)} with SMT off ({wording.VERDICT_TITLES[combined['verdict']]})"
+        f"{_title(hosts)} {wording.change_of(combined.change)} with SMT off ({combined.word})"
         for hosts, combined in judged
-        for effect in [
-            change.Change.of_ratios(_better(hosts), combined["ratio"], combined["ci_low"], combined["ci_high"])
-        ]
     ]
     turned = {
-        host: f"{_title(hosts)}: {wording.turned(combined, combined['n'], of_class=True)}"
+        host: f"{_title(hosts)}: {combined.turns}"
         for hosts, combined in judged
         if combined in deciding
-        for host in combined["turned_by"]
+        for host in combined.turned_by
     }
     by_one = [served for evaluation in counted for served in evaluation.by_one]
     return conclusion.recommendation([*deciding, *by_one]), ", ".join(figures), turned

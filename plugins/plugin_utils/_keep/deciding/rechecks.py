@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import basis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding.conclusions import Conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import pooled, series
@@ -21,6 +21,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled.ser
 # A change of an effect by less is none, as smt_history_margin has it.
 MARGIN = 0.01
 NOT_COMPARED = "not compared"
+# That of a re-check: one of the series, or this.
+State = t.Literal["holds", "changed", "not decided", "not compared"]
 
 Recheck = dict[str, t.Any]
 # Of a hardware class, as :func:`decisions.decisions` returns it; it has been an answer of a task since.
@@ -78,9 +80,13 @@ def _of_workload(first: Conclusion, later: Conclusion, key: tuple[str, float | N
 def _interval(evaluation: Conclusion, key: tuple[str, float | None], first: Conclusion) -> series.Interval | None:
     """Return what a run says of a workload; None where it does not measure what the first one did."""
     compared, declared = evaluation.workloads.get(key), first.workloads[key]
-    if compared is None or compared["confounded"] or any(compared[name] != declared[name] for name in pooled.DECLARED):
+    if (
+        compared is None
+        or compared.confounded
+        or any(getattr(compared, name) != getattr(declared, name) for name in pooled.DECLARED)
+    ):
         return None
-    return series.interval(*(compared[name] for name in ("ratio", "ci_low", "ci_high", "interval_confidence")))
+    return series.interval(compared.ratio, compared.ci_low, compared.ci_high, compared.interval_confidence)
 
 
 def counting(rechecks: t.Iterable[Recheck]) -> Recheck | None:
@@ -128,7 +134,7 @@ def _age_days(decision: Decision, rechecks: t.Sequence[Recheck]) -> int | None:
     return min((age for age in ages if age is not None), default=None)
 
 
-def stale(decision: Decision, facts: fields.Facts, max_age: int) -> list[str]:
+def stale(decision: Decision, facts: Facts, max_age: int) -> list[str]:
     """Return why a decision is stale for a host, as sentences without an end; empty where it is not.
 
     What a re-check that holds was taken on counts like that of the evaluations. One that does not hold is a reason by
@@ -157,13 +163,13 @@ def stale(decision: Decision, facts: fields.Facts, max_age: int) -> list[str]:
     return reasons
 
 
-def _for_host(decision: Decision, facts: fields.Facts) -> list[Recheck]:
+def _for_host(decision: Decision, facts: Facts) -> list[Recheck]:
     """Return the re-checks of a decision that speak of a host, the latest first: what another kernel does is nothing to
     a host for whose own the decision was measured, or re-checked.
     """
     rechecks = decision["rechecks"]
     compared = [recheck["kernel"] for recheck in rechecks if recheck["state"] != NOT_COMPARED]
-    own = basis.series(fields.if_text(facts.get("kernel")))
+    own = basis.series(facts.kernel or None)
     if own is None or own not in map(basis.series, [*decision["rests_on"]["kernels"], *compared]):
         return list(rechecks)
     return [recheck for recheck in rechecks if basis.series(recheck["kernel"]) in (None, own)]
@@ -174,7 +180,7 @@ def _when(recheck: Recheck) -> str:
     return f"{day} with Linux {recheck['kernel']}" if recheck["kernel"] else day
 
 
-def to_measure(host: str, decision: Decision, facts: fields.Facts, reasons: t.Sequence[str], max_age: int) -> list[str]:
+def to_measure(host: str, decision: Decision, facts: Facts, reasons: t.Sequence[str], max_age: int) -> list[str]:
     """Return the hosts after whose evaluation a decision is stale for a host no more, as :func:`basis.to_measure`, and
     the one whose re-check does not hold.
 

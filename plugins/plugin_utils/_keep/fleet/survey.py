@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A survey of many hosts' facts: a terminal table and an HTML page.
 
-Facts are untrusted data of any shape and content. Each field is used only with its expected type, texts are cut, the
-page is rendered by Jinja with automatic escaping and loads nothing, and the terminal gets no control characters.
+Texts of hosts are cut, the page is rendered by Jinja with automatic escaping and loads nothing, and the terminal gets
+no control characters.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
-from ansible_collections.threadwise.smt.plugins.module_utils._know.siblings import cache as sibling_cache
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.exposure import cores_in_use
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import frame, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import frame, terminal_table, wording
 
 MAX_TEXT = 200
 
@@ -64,33 +63,26 @@ class Row:
     look: cores_in_use.HostLook | None = None
 
 
-def unreached(host: str, reason: t.Any) -> Row:
+def unreached(host: str, reason: str) -> Row:
     """Return the row of a host without facts."""
-    return Row(host=_text(host) or "?", reached=False, unknowns=(_text(reason) or "no reason was given",))
+    return Row(host=_text(host) or "?", reached=False, unknowns=(text.line(reason, MAX_TEXT),))
 
 
-def row(host: str, facts: t.Any) -> Row:
-    """Return the row of a host, from its ``ansible_facts['smt']``."""
-    if not isinstance(facts, dict):
-        return unreached(host, "it returned no facts")
-    boot = fields.mapping(facts, "boot")
+def row(host: str, facts: Facts) -> Row:
+    """Return the row of a host."""
     return Row(
         host=_text(host) or "?",
         state=_state(facts),
         shape=_shape(facts),
-        hardware_class=_text(facts.get("hardware_class")),
-        hypervisor=_text(facts.get("hypervisor")),
-        running=_texts(boot.get("running")),
-        configured=_texts(boot.get("configured")),
-        drift=boot.get("reboot_required") if isinstance(boot.get("reboot_required"), bool) else None,
-        open_to=fields.open_by_smt(facts),
-        guest_unknown=fields.open_by_smt(facts, "unknown"),
-        method=_text(fields.mapping(fields.mapping(facts, "methods"), "runtime").get("chosen")),
-        consumers=tuple(
-            fields.consumer(consumer, "would have")
-            for consumer in fields.items(facts, "consumers_after_switch")
-            if isinstance(consumer, dict)
-        ),
+        hardware_class=facts.hardware_class,
+        hypervisor=_text(facts.hypervisor),
+        running=_texts(facts.boot.running),
+        configured=_texts(facts.boot.configured),
+        drift=facts.boot.reboot_required,
+        open_to=facts.open_by_smt(),
+        guest_unknown=facts.open_by_smt("unknown"),
+        method=facts.methods.runtime.chosen,
+        consumers=tuple(consumer.sentence("would have") for consumer in facts.consumers_after_switch or ()),
         unknowns=_unknowns(facts),
     )
 
@@ -103,60 +95,51 @@ def looked_at(row: Row, look: cores_in_use.HostLook | None) -> Row:
     return dataclasses.replace(row, look=look, unknowns=(*row.unknowns, *missing))
 
 
-def _state(facts: dict[str, t.Any]) -> str:
-    supported, active, control = facts.get("supported"), facts.get("active"), facts.get("control")
-    if supported is False:
+def _state(facts: Facts) -> str:
+    if facts.supported is False:
         return NONE
-    if supported is not True or not isinstance(active, bool):
+    if facts.supported is None or facts.active is None:
         return UNKNOWN
-    if not active:
-        return FORCED_OFF if control == "forceoff" else OFF
-    return PARTLY if cpulist.parse_or_empty(fields.mapping(facts, "cpus").get("offline")) else ON
+    if not facts.active:
+        return FORCED_OFF if facts.control == "forceoff" else OFF
+    return PARTLY if facts.cpus.offline else ON
 
 
-def _shape(facts: dict[str, t.Any]) -> str:
-    threads = fields.mapping(facts, "threads_per_core")
-    packages = facts.get("sockets")
-    counts = [
-        count
-        for count in (facts.get("cores"), threads.get("min"), threads.get("max"))
-        if isinstance(count, int) and not isinstance(count, bool)
-    ]
-    if len(counts) < 3:
+def _shape(facts: Facts) -> str:
+    cores, least, most = facts.cores, facts.threads_per_core.min, facts.threads_per_core.max
+    if cores is None or least is None or most is None:
         return ""
-    cores, least, most = counts
     each = str(most) if least == most else f"{least}-{most}"
     return ", ".join(
         [
-            *([wording.counted(packages, "package")] if isinstance(packages, int) else []),
+            *([] if facts.sockets is None else [wording.counted(facts.sockets, "package")]),
             f"{wording.counted(cores, 'core')} x {each}",
         ]
     )
 
 
-def _unknowns(facts: dict[str, t.Any]) -> tuple[str, ...]:
+def _unknowns(facts: Facts) -> tuple[str, ...]:
     unknowns = []
-    if facts.get("complete") is not True:
-        offline = _text(fields.mapping(facts, "cpus").get("offline"))
+    if not facts.complete:
+        offline = _text(facts.cpus.offline)
         unknowns.append(
             f"the cores of CPUs {offline}: they are offline, and there is no topology cache from when all were online"
             if offline
             else "which CPUs share a core"
         )
-    if facts.get("source") == "cpuinfo":
+    if facts.source == "cpuinfo":
         unknowns.append("the kernel's sibling lists: cores are from /proc/cpuinfo")
-    disagreement = sibling_cache.disagreement(facts.get("measured"))
-    if disagreement:
-        unknowns.append(disagreement)
-    return tuple(unknowns) + (_texts(facts.get("problems")) or ())
+    if facts.disagreement:
+        unknowns.append(facts.disagreement)
+    return tuple(unknowns) + (_texts(facts.problems) or ())
 
 
-def _text(value: t.Any) -> str | None:
-    return fields.line(value, MAX_TEXT)
+def _text(value: str | None) -> str | None:
+    return text.line(value, MAX_TEXT) or None if value else None
 
 
-def _texts(value: t.Any) -> tuple[str, ...] | None:
-    return tuple(filter(None, map(_text, value[:MAX_TEXT]))) if isinstance(value, list) else None
+def _texts(values: t.Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(filter(None, map(_text, values[:MAX_TEXT])))
 
 
 # The terminal
@@ -171,7 +154,7 @@ def table(rows: t.Sequence[Row]) -> list[str]:
         (*(row := _cells(host_row))[:-1], *(cores_in_use.cells(host_row.look) if with_room else ()), row[-1])
         for host_row in ordered
     )
-    return fields.table(columns, cells, sentence(rows))
+    return terminal_table.of_hosts(columns, cells, sentence(rows))
 
 
 def _looks(rows: t.Iterable[Row]) -> list[cores_in_use.HostLook]:

@@ -9,119 +9,149 @@ import datetime
 import statistics
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history.checks import Drift, History
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history.effects import Effect, Key
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import series
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled.series import (
-    CHANGED,
     HOLDS,
     NOT_DECIDED,
     Turn,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import charts, frame, wording
 
-SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/history", 1
+SCHEMA_NAME: t.Literal["threadwise.smt/history"] = "threadwise.smt/history"
+SCHEMA_VERSION: t.Literal[1] = 1
+Standing = t.Literal["holds", "changed", "not decided"]
 # Drifts that a page lists; a document has all.
 MAX_DRIFTS = 500
 # Points of a picture.
 MAX_POINTS = 400
-# What a picture of the fleet has, with the statuses of each.
-NOT_AS_WANTED = {
-    "drifted": (compliance.DRIFTED, compliance.BAD_POLICY),
-    "not known": (compliance.UNKNOWN, *compliance.NOT_SEEN),
-}
+# What a picture of the fleet has.
+NOT_AS_WANTED = tuple(dict.fromkeys(status.row.in_history for status in Status if status.row.in_history))
 SIDES = ("better with SMT on", "better with SMT off")
 _DAY = datetime.timedelta(days=1)
 _HOUR = datetime.timedelta(hours=1)
 
-_TEXT = schema.text()
-_NUMBER: schema.Schema = {"type": "number"}
-_MOMENT_OR_NULL = schema.or_null(schema.MOMENT)
+
+class WrittenDrift(parts.Part, frozen=True):
+    """A host that differed from its policy.
+
+    Attributes of the file:
+        host: name of the host in the inventory.
+        since: the first check that saw it.
+        until: the first check that did not any more; null where none has.
+        seconds: seconds between the two; null where it was not seen mended.
+        removed: whether it was not seen mended because the host left the inventory.
+        waived: whether it was not seen mended because a waiver allowed it.
+    """
+
+    host: parts.Text
+    since: parts.Moment
+    until: parts.Moment | None
+    seconds: float | None
+    removed: bool
+    waived: bool
+
+
+class WrittenRun(parts.Part, frozen=True):
+    """What a run found of an effect.
+
+    Attributes of the file:
+        run: name of the run.
+        day: day on which the controller had collected the last of its hosts; of reports of earlier releases that of the
+            start. Empty where it is not known.
+        kernels: kernels of its hosts.
+        change: change of the metric with SMT off, a share.
+        change_low: lower end of its interval.
+        change_high: upper end of its interval.
+        ratio: the same, turned so that above 1 is better.
+    """
+
+    run: parts.Text
+    day: parts.Text
+    kernels: tuple[parts.Text, ...]
+    change: float
+    change_low: float
+    change_high: float
+    ratio: float
+
+
+class WrittenTurn(parts.Part, frozen=True):
+    """Where an effect has changed.
+
+    Attributes of the file:
+        run: first run after the change.
+        before: mean ratio of the runs before it.
+        after: mean ratio of the runs from it on.
+        p_value: how often chance alone gives such a change.
+    """
+
+    run: parts.Text
+    before: float
+    after: float
+    p_value: float
+
+
+class WrittenEffect(parts.Part, frozen=True):
+    """What SMT off did to a workload.
+
+    Attributes of the file:
+        hardware_class: the class; empty where it is not known.
+        host: the host where its class is not known; null where it is.
+        name: name of the workload, with the value of its parameter.
+        workload: title of the workload.
+        metric: what of it was measured.
+        unit: unit of the metric.
+        better: which numbers of it are better.
+        runs: runs in the order of their times.
+        turns: where the effect has changed.
+        latest: whether the latest of these runs says what those before it say; null for a single run.
+    """
+
+    hardware_class: parts.Text
+    host: parts.Text | None
+    name: parts.Text
+    workload: parts.Text
+    metric: parts.Text
+    unit: parts.Text
+    better: parts.Better
+    runs: tuple[WrittenRun, ...]
+    turns: tuple[WrittenTurn, ...]
+    latest: t.Annotated[Standing, parts.in_order(Standing)] | None
+
+
+class WrittenHistory(parts.Part, frozen=True):
+    """The document.
+
+    Attributes of the file:
+        at: when it was made, UTC.
+        checks: number of checks of compliance; 0 without a history.
+        since: the first of them.
+        until: the last of them.
+        drifts: hosts that differed from their policy, those that still do first.
+        effects: what SMT off did to each workload of each hardware class.
+        left_out: runs that are left out, a sentence each.
+    """
+
+    schema: t.Literal["threadwise.smt/history"]
+    schema_version: t.Literal[1]
+    at: parts.Moment
+    checks: t.Annotated[int, parts.between(0, None)]
+    since: parts.Moment | None
+    until: parts.Moment | None
+    drifts: tuple[WrittenDrift, ...]
+    effects: tuple[WrittenEffect, ...]
+    left_out: tuple[parts.Text, ...]
+
+
 SCHEMA = schema.published(
     SCHEMA_NAME,
     SCHEMA_VERSION,
     "What drifted when, and what SMT did over months",
     "smt_history.json on the controller, or beside the page that smt_history_page names.",
-    schema.whole(
-        at=schema.about(schema.MOMENT, "When it was made, UTC."),
-        checks=schema.about({"type": "integer", "minimum": 0}, "Number of checks of compliance; 0 without a history."),
-        since=schema.about(_MOMENT_OR_NULL, "The first of them."),
-        until=schema.about(_MOMENT_OR_NULL, "The last of them."),
-        drifts=schema.about(
-            {
-                "type": "array",
-                "items": schema.whole(
-                    host=schema.about(_TEXT, "Name of the host in the inventory."),
-                    since=schema.about(schema.MOMENT, "The first check that saw it."),
-                    until=schema.about(_MOMENT_OR_NULL, "The first check that did not any more; null where none has."),
-                    seconds=schema.about(
-                        schema.or_null(_NUMBER), "Seconds between the two; null where it was not seen mended."
-                    ),
-                    removed=schema.about(
-                        schema.BOOL, "Whether it was not seen mended because the host left the inventory."
-                    ),
-                    waived=schema.about(schema.BOOL, "Whether it was not seen mended because a waiver allowed it."),
-                ),
-            },
-            "Hosts that differed from their policy, those that still do first.",
-        ),
-        effects=schema.about(
-            {
-                "type": "array",
-                "items": schema.whole(
-                    hardware_class=schema.about(_TEXT, "The class; empty where it is not known."),
-                    host=schema.about(
-                        schema.or_null(_TEXT),
-                        "The host where its class is not known; null where it is.",
-                    ),
-                    name=schema.about(_TEXT, "Name of the workload, with the value of its parameter."),
-                    workload=schema.about(_TEXT, "Title of the workload."),
-                    metric=schema.about(_TEXT, "What of it was measured."),
-                    unit=schema.about(_TEXT, "Unit of the metric."),
-                    better=schema.about(schema.one_of("higher", "lower"), "Which numbers of it are better."),
-                    runs=schema.about(
-                        {
-                            "type": "array",
-                            "items": schema.whole(
-                                run=schema.about(_TEXT, "Name of the run."),
-                                day=schema.about(
-                                    _TEXT,
-                                    "Day on which the controller had collected the last of its hosts; of reports of"
-                                    " earlier releases that of the start. Empty where it is not known.",
-                                ),
-                                kernels=schema.about({"type": "array", "items": _TEXT}, "Kernels of its hosts."),
-                                change=schema.about(_NUMBER, "Change of the metric with SMT off, a share."),
-                                change_low=schema.about(_NUMBER, "Lower end of its interval."),
-                                change_high=schema.about(_NUMBER, "Upper end of its interval."),
-                                ratio=schema.about(_NUMBER, "The same, turned so that above 1 is better."),
-                            ),
-                        },
-                        "Runs in the order of their times.",
-                    ),
-                    turns=schema.about(
-                        {
-                            "type": "array",
-                            "items": schema.whole(
-                                run=schema.about(_TEXT, "First run after the change."),
-                                before=schema.about(_NUMBER, "Mean ratio of the runs before it."),
-                                after=schema.about(_NUMBER, "Mean ratio of the runs from it on."),
-                                p_value=schema.about(_NUMBER, "How often chance alone gives such a change."),
-                            ),
-                        },
-                        "Where the effect has changed.",
-                    ),
-                    latest=schema.about(
-                        schema.one_of(HOLDS, CHANGED, NOT_DECIDED, None),
-                        "Whether the latest of these runs says what those before it say; null for a single run.",
-                    ),
-                ),
-            },
-            "What SMT off did to each workload of each hardware class.",
-        ),
-        left_out=schema.about({"type": "array", "items": _TEXT}, "Runs that are left out, a sentence each."),
-    ),
+    parts.schema_of(WrittenHistory),
 )
 
 Effects = t.Mapping[Key, t.Sequence[Effect]]
@@ -251,68 +281,57 @@ def length(duration: datetime.timedelta) -> str:
 
 def document(record: HistoryRecord, at: datetime.datetime) -> dict[str, t.Any]:
     """Return a history as plain data that matches :data:`SCHEMA`."""
-    checks = record.history.checks if record.history else []
-    return {
-        "schema": SCHEMA_NAME,
-        "schema_version": SCHEMA_VERSION,
-        "at": _moment(at),
-        "checks": len(checks),
-        "since": _moment(checks[0].at) if checks else None,
-        "until": _moment(checks[-1].at) if checks else None,
-        "drifts": [_drift(drift) for drift in (record.history.drifts if record.history else [])],
-        "effects": [
-            {
-                "hardware_class": key.hardware_class,
-                "host": key.host or None,
-                "name": key.workload,
-                "workload": effects[-1].title,
-                "metric": effects[-1].measured.metric,
-                "unit": effects[-1].measured.unit,
-                "better": effects[-1].measured.better,
-                "runs": [_effect(effect) for effect in effects],
-                "turns": [
-                    {
-                        "run": effects[turn.place].run,
-                        "before": turn.before,
-                        "after": turn.after,
-                        "p_value": turn.p_value,
-                    }
-                    for turn in record.turns[key]
-                ],
-                "latest": record.latest[key],
-            }
-            for key, effects in record.effects.items()
-        ],
-        "left_out": list(record.left_out),
-    }
+    checks, drifts = (record.history.checks, record.history.drifts) if record.history else ([], [])
+    first, last = (_moment(checks[0].at), _moment(checks[-1].at)) if checks else (None, None)
+    written: dict[str, t.Any] = parts.plain(
+        WrittenHistory(
+            SCHEMA_NAME,
+            SCHEMA_VERSION,
+            _moment(at),
+            len(checks),
+            first,
+            last,
+            tuple(map(_drift, drifts)),
+            tuple(_written(record, key, effects) for key, effects in record.effects.items()),
+            tuple(record.left_out),
+        )
+    )
+    return written
+
+
+def _written(record: HistoryRecord, key: Key, effects: t.Sequence[Effect]) -> WrittenEffect:
+    measured = effects[-1].measured
+    return WrittenEffect(
+        key.hardware_class,
+        key.host or None,
+        key.workload,
+        effects[-1].title,
+        measured.metric,
+        measured.unit,
+        t.cast("parts.Better", measured.better),
+        tuple(map(_effect, effects)),
+        tuple(
+            WrittenTurn(effects[turn.place].run, turn.before, turn.after, turn.p_value) for turn in record.turns[key]
+        ),
+        t.cast("Standing | None", record.latest[key]),
+    )
 
 
 def _moment(at: datetime.datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _drift(drift: Drift) -> dict[str, t.Any]:
-    return {
-        "host": drift.host,
-        "since": _moment(drift.since),
-        "until": None if drift.until is None else _moment(drift.until),
-        "seconds": None if drift.lasted is None else drift.lasted.total_seconds(),
-        "removed": drift.is_removed,
-        "waived": drift.is_waived,
-    }
+def _drift(drift: Drift) -> WrittenDrift:
+    until = None if drift.until is None else _moment(drift.until)
+    seconds = None if drift.lasted is None else drift.lasted.total_seconds()
+    return WrittenDrift(drift.host, _moment(drift.since), until, seconds, drift.is_removed, drift.is_waived)
 
 
-def _effect(effect: Effect) -> dict[str, t.Any]:
-    change = effect.change
-    return {
-        "run": effect.run,
-        "day": effect.day,
-        "kernels": list(effect.kernels),
-        "change": change.value,
-        "change_low": change.low,
-        "change_high": change.high,
-        "ratio": effect.interval.ratio,
-    }
+def _effect(effect: Effect) -> WrittenRun:
+    value, low, high = t.cast(
+        "tuple[float, float, float]", (effect.change.value, effect.change.low, effect.change.high)
+    )
+    return WrittenRun(effect.run, effect.day, tuple(effect.kernels), value, low, high, effect.interval.ratio)
 
 
 def page(record: HistoryRecord, at: datetime.datetime, margin: float) -> str:
@@ -342,11 +361,11 @@ def _fleet(history: History) -> charts.Picture | None:
     rows = [
         charts.Point(name, value, value, value, (check.at - first) / _DAY)
         for check in shown
-        for name, statuses in NOT_AS_WANTED.items()
-        for value in [sum(check.counts.get(status, 0) for status in statuses)]
+        for name in NOT_AS_WANTED
+        for value in [sum(count for status, count in check.counts.items() if status.row.in_history == name)]
     ]
     along = f"days since {first:%Y-%m-%d}"
-    return charts.points(rows, list(NOT_AS_WANTED), "hosts", along, "Hosts that were not as wanted, over time")
+    return charts.points(rows, NOT_AS_WANTED, "hosts", along, "Hosts that were not as wanted, over time")
 
 
 def _picture(title: str, effects: t.Sequence[Effect], turns: t.Sequence[Turn], margin: float) -> charts.Picture:
@@ -357,8 +376,8 @@ def _picture(title: str, effects: t.Sequence[Effect], turns: t.Sequence[Turn], m
         kernels = f", Linux {wording.join(list(effect.kernels))}" if effect.kernels else ""
         turned = ", changed from here on" if place in begin else ""
         label, text = f"{effect.day or effect.run}{kernels}{turned}", wording.change_and_interval(effect.change)
-        ratio, low, high = effect.interval.ratio, effect.interval.low, effect.interval.high
-        rows.append(charts.Interval(label, text, effect.measured.better, ratio, effect.verdict, low, high))
+        ratio, low, high, _confidence = effect.interval
+        rows.append(charts.RatioRow(label, text, effect.measured.better, ratio, effect.verdict, low, high))
     return charts.forest(rows, margin, SIDES, f"SMT off against SMT on: {title}, by run")
 
 

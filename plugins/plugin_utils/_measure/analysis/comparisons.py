@@ -29,9 +29,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
     recorded,
     usage,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import OPPOSITE, Judged
 
-Comparison = dict[str, t.Any]
 # workload, parameter value, metric
 Subject = tuple[str, float | None, str]
 # kind, effect, placement, then (placement, arm) of baseline and candidate
@@ -81,6 +80,143 @@ EFFECTS = (*PLACEMENT_PAIRS.values(), *ON_ONE_CORE.values(), PACKING, OTHER_CPUS
 UNEQUAL_SIDES = ("smt_yield", "second_core", "core_yield", "cost_of_sharing_alone")
 
 
+class Side(t.NamedTuple):
+    """A side of a comparison."""
+
+    arm: str
+    arm_title: str
+    placement: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compared(measures.Measure):
+    """A workload on two sides, with what is said of them; one that is no :class:`Comparison` has no ratio.
+
+    Attributes:
+        kind: ``arm`` or ``placement``.
+        effect: the candidate's arm, or one of :data:`EFFECTS`.
+        placement: where arms were compared, else the candidate's.
+        confounded: whether each side is of one boot, which is apart from the other one in more than the arm.
+        baseline: of two arms the earlier one of the result.
+        candidate: the other side.
+        baseline_value: in the metric's unit; None where that side has none.
+        candidate_value: the same of the candidate.
+        dropped_blocks: how many are left out, as one side has no good sample.
+        given: whether the load generator gives the rate.
+        ci_low, confidence, family, looks, margin, minimum_detectable, n, verdict: of :class:`Judged`.
+    """
+
+    kind: str
+    effect: str
+    placement: str
+    confounded: bool
+    baseline: Side
+    candidate: Side
+    baseline_value: float | None
+    candidate_value: float | None
+    dropped_blocks: int
+    given: bool = False
+    ci_low: float | None = None
+    confidence: float
+    family: int = 1
+    looks: int = 0
+    margin: float
+    minimum_detectable: float | None = None
+    n: int
+    verdict: str
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """The arms: the baseline's, and the candidate's."""
+        return self.baseline.arm, self.candidate.arm
+
+    @property
+    def is_of_smt(self) -> bool:
+        """Whether it has SMT on and SMT off on its sides."""
+        return set(self.sides) == set(recorded.OF_SMT)
+
+    @property
+    def is_most_load(self) -> bool:
+        """Whether it is one of most loads within a limit."""
+        return self.metric == limits.MOST_LOAD and self.response_limit is not None
+
+    @property
+    def work(self) -> tuple[str, float | None]:
+        """The workload, and the value of its parameter."""
+        return self.workload, self.parameter
+
+    @property
+    def place(self) -> tuple[str, float | None, str, frozenset[str]]:
+        """Of what it is, whatever its metric."""
+        return *self.work, self.placement, frozenset(self.sides)
+
+    @property
+    def subject(self) -> str:
+        """What changes: the workload, and its metric where less of it is better, so that a sign can be read."""
+        return self.title if self.better == "higher" else f"{self.title} {self.metric}"
+
+    def is_said_of_smt_on(self, of_arms: int) -> bool:
+        """Return whether people read it turned: of the most loads of SMT on and off, where its result has these two
+        arms alone, they read that of SMT on.
+        """
+        return self.is_most_load and self.effect == SMT_OFF and of_arms == 2
+
+    def described(self) -> dict[str, t.Any]:
+        """Return it as plain data."""
+        sides = {"baseline": self.baseline._asdict(), "candidate": self.candidate._asdict()}
+        optional = ("parameter", "response_limit")
+        fields = {**vars(self), **sides}
+        return {name: value for name, value in fields.items() if value is not None or name not in optional}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Comparison(Compared, Judged):
+    """The comparison of two sides, block by block.
+
+    Attributes:
+        basis: :data:`BOOTS` where the two arms were booted, :data:`BLOCKS` where they alternate within a boot.
+        mean_change: the change of the mean over blocks, which is apart from that of the metric where samples have a
+            tail.
+    """
+
+    baseline_value: float
+    candidate_value: float
+    basis: str
+    mean_change: float
+
+    def turned(self) -> Comparison:
+        """Return it with baseline and candidate exchanged."""
+        return dataclasses.replace(
+            self,
+            ratio=1 / self.ratio,
+            ci_low=None if self.ci_high is None else 1 / self.ci_high,
+            ci_high=None if self.ci_low is None else 1 / self.ci_low,
+            effect=self.baseline.arm,
+            baseline=self.candidate,
+            candidate=self.baseline,
+            baseline_value=self.candidate_value,
+            candidate_value=self.baseline_value,
+            mean_change=1 / (1 + self.mean_change) - 1,
+            verdict=OPPOSITE.get(self.verdict, self.verdict),
+        )
+
+    def of_smt_off(self) -> Comparison:
+        """Return it as one of SMT off against SMT on where it is of these."""
+        return self.turned() if self.is_of_smt and self.effect != SMT_OFF else self
+
+    def as_said(self, of_arms: int) -> Comparison:
+        """Return it as people read it; the argument is that of :meth:`is_said_of_smt_on`."""
+        return self.turned() if self.is_said_of_smt_on(of_arms) else self
+
+    def described(self) -> dict[str, t.Any]:
+        """Return it as plain data."""
+        described = {**super().described(), **self.change.described()}
+        return described if self.given else {name: value for name, value in described.items() if name != "given"}
+
+
+Found = t.TypeVar("Found", bound=Compared)
+
+
 def compare_host(
     result: HostResult, margin: float = 0.01, confidence: float = 0.95, compare: str = BASELINE
 ) -> list[Comparison]:
@@ -94,18 +230,10 @@ def compare_host(
         compare: one of :data:`COMPARE`: each other arm with the baseline, or also the other arms among each other.
 
     Returns:
-        One
-        ``{workload, title, metric, primary, unit, better, kind, effect, placement, basis, confounded, baseline,
-        candidate, baseline_value, candidate_value, change, change_low, change_high, dropped_blocks, ...fields of
-        smt_compare}`` each, with ``parameter`` for a workload with a parameter. ``kind`` is ``arm`` or ``placement``;
-        ``effect`` is the candidate's arm, or one of :data:`EFFECTS`; ``baseline`` and ``candidate`` are
-        ``{arm, arm_title, placement}``; of two arms the earlier one of the result is the baseline. ``change`` is that
-        of the metric itself (:mod:`change`), and ``mean_change`` that of the mean over blocks, which is apart from it
-        where samples have a tail. ``basis`` is ``boots`` where the two arms were booted, and ``blocks`` where they
-        alternate within a boot. One family for the correction are the primary metrics of all workloads with all arms
-        that are compared at one placement, or with one effect of placements; the other metrics are another one, and the
-        costs of work (:mod:`costs`) a third. A workload with a most load (:mod:`limits`) has that for its primary
-        metric, with its ``response_limit`` in seconds; of SMT on and off alone it is compared for SMT on against off.
+        Each. One family for the correction are the primary metrics of all workloads with all arms that are compared at
+        one placement, or with one effect of placements; the other metrics are another one, and the costs of work
+        (:mod:`costs`) a third. A workload with a most load (:mod:`limits`) has that for its primary metric, with its
+        ``response_limit`` in seconds; of SMT on and off alone it is compared for SMT on against off.
     """
     samples = _comparable(result, recorded.by_key(result))
     # Across boots only whole boots are paired.
@@ -121,14 +249,17 @@ def compare_host(
         ]
         for primary, subjects in zip((True, False, False), families if keyed else ()):
             comparisons += _family(result, keyed, subjects, primary, margin, confidence)
-    for place in {
-        place_of(comparison) for comparison in comparisons if comparison["primary"] and _is_given(result, comparison)
-    }:
-        here = {comparison["metric"]: comparison for comparison in comparisons if place_of(comparison) == place}
-        waited = limits.response_metric(recorded.declaration(result, place[0]))
-        for metric, comparison in here.items():
-            comparison.update(given=True, primary=metric == waited if waited in here else comparison["primary"])
-    return comparisons
+    given = {one.place for one in comparisons if one.primary and _is_given(result, one)}
+    if not given:
+        return comparisons
+    metrics = {(one.place, one.metric) for one in comparisons}
+
+    def with_given_rate(one: Comparison) -> Comparison:
+        waited = limits.response_metric(recorded.declaration(result, one.workload))
+        decides = one.metric == waited if (one.place, waited) in metrics else one.primary
+        return dataclasses.replace(one, given=True, primary=decides)
+
+    return [with_given_rate(one) if one.place in given else one for one in comparisons]
 
 
 def _is_given(result: HostResult, rate: Comparison) -> bool:
@@ -136,19 +267,15 @@ def _is_given(result: HostResult, rate: Comparison) -> bool:
     workload's parameter asks for, or without one the same while CPUs of both are idle (utilization law: P. Denning, J.
     Buzen, The operational analysis of queueing network models, ACM Computing Surveys 10 (1978)).
     """
-    if rate["kind"] != "arm" or not costs.rate_of(rate["unit"]) or rate["verdict"] in (paired.GAIN, paired.LOSS):
+    if rate.kind != "arm" or not costs.rate_of(rate.unit) or rate.is_called:
         return False
-    if asked := rate.get("parameter"):
-        return all(abs(rate[f"{side}_value"] / asked - 1) <= 1 - usage.NEARLY for side in ("baseline", "candidate"))
+    if rate.parameter:
+        values = rate.baseline_value, rate.candidate_value
+        return all(abs(value / rate.parameter - 1) <= 1 - usage.NEARLY for value in values)
     samples = recorded.by_key(result)
-    keys = [(rate["workload"], recorded.sampled_as(result, WHOLE_MACHINE, arm), arm, None) for arm in sides_of(rate)]
+    keys = [(rate.workload, recorded.sampled_as(result, WHOLE_MACHINE, arm), arm, None) for arm in rate.sides]
     used = [usage.busy(itertools.chain(*samples.get(key, {}).values())) or usage.FULL for key in keys]
-    return rate["verdict"] == paired.EQUIVALENT and rate["placement"] == WHOLE_MACHINE and max(used) < usage.FULL
-
-
-def place_of(comparison: Comparison) -> tuple[t.Any, ...]:
-    """Return of what a comparison is, whatever its metric."""
-    return comparison["workload"], comparison.get("parameter"), comparison["placement"], frozenset(sides_of(comparison))
+    return rate.verdict == paired.EQUIVALENT and rate.placement == WHOLE_MACHINE and max(used) < usage.FULL
 
 
 def basis(result: HostResult, pair: Pair) -> str:
@@ -182,46 +309,11 @@ def of_smt(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> l
         comparisons: from :func:`compare_host`.
         every_metric: False for those of primary metrics, which decide.
     """
-    main = [
-        row
-        for row in comparisons
-        if row["placement"] == WHOLE_MACHINE and is_of_smt(row) and (every_metric or row["primary"])
+    return [
+        one.of_smt_off()
+        for one in comparisons
+        if one.placement == WHOLE_MACHINE and one.is_of_smt and (every_metric or one.primary)
     ]
-    return [row if row["effect"] == SMT_OFF else turned(row) for row in main]
-
-
-def is_of_smt(comparison: Comparison) -> bool:
-    """Return whether a comparison has SMT on and SMT off on its sides."""
-    return set(sides_of(comparison)) == set(recorded.OF_SMT)
-
-
-def turned(comparison: Comparison) -> Comparison:
-    """Return the same comparison with baseline and candidate exchanged."""
-    low, high = comparison["ci_low"], comparison["ci_high"]
-    turned_ratios = {
-        "ratio": 1 / comparison["ratio"],
-        "ci_low": None if high is None else 1 / high,
-        "ci_high": None if low is None else 1 / low,
-    }
-    return {
-        **comparison,
-        **turned_ratios,
-        **change.of(turned_ratios, comparison["better"]),
-        "effect": comparison["baseline"]["arm"],
-        "baseline": comparison["candidate"],
-        "candidate": comparison["baseline"],
-        "baseline_value": comparison["candidate_value"],
-        "candidate_value": comparison["baseline_value"],
-        "mean_change": 1 / (1 + comparison["mean_change"]) - 1,
-        "verdict": {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}.get(
-            comparison["verdict"], comparison["verdict"]
-        ),
-    }
-
-
-def as_of_smt_off(comparison: Comparison) -> Comparison:
-    """Return a comparison of SMT on and off as one of SMT off against SMT on."""
-    return comparison if comparison["effect"] == SMT_OFF else turned(comparison)
 
 
 def of_other_arms(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> list[Comparison]:
@@ -232,28 +324,23 @@ def of_other_arms(comparisons: t.Iterable[Comparison], every_metric: bool = Fals
         comparisons: from :func:`compare_host`.
         every_metric: False for those of primary metrics, which decide.
     """
-    return [comparison for comparison in at_widest(comparisons, every_metric) if not is_of_smt(comparison)]
+    return [one for one in at_widest(comparisons, every_metric) if not one.is_of_smt]
 
 
-def at_widest(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> list[Comparison]:
+def at_widest(comparisons: t.Iterable[Found], every_metric: bool = False) -> list[Found]:
     """Return the comparison of each workload and two arms at the widest measured placement;
     arguments as in :func:`of_other_arms`.
     """
-    widest: dict[tuple[t.Any, ...], Comparison] = {}
-    of_arms = [row for row in comparisons if row["kind"] == "arm" and (every_metric or row["primary"])]
-    for row in sorted(of_arms, key=lambda row: _narrowness(row["placement"])):
-        widest.setdefault((row["workload"], row.get("parameter"), sides_of(row), row["metric"]), row)
+    widest: dict[tuple[t.Any, ...], Found] = {}
+    of_arms = [one for one in comparisons if one.kind == "arm" and (every_metric or one.primary)]
+    for one in sorted(of_arms, key=lambda one: _narrowness(one.placement)):
+        widest.setdefault((*one.work, one.sides, one.metric), one)
     return list(widest.values())
 
 
-def sides_of(comparison: Comparison) -> tuple[str, str]:
-    """Return the arms of a comparison: the baseline's, and the candidate's."""
-    return comparison["baseline"]["arm"], comparison["candidate"]["arm"]
-
-
-def against_baseline(comparisons: t.Iterable[Comparison], baseline: str) -> list[Comparison]:
+def against_baseline(comparisons: t.Iterable[Found], baseline: str) -> list[Found]:
     """Return the comparisons of arms with the arm that is the baseline of a result."""
-    return [comparison for comparison in comparisons if comparison["baseline"]["arm"] == baseline]
+    return [one for one in comparisons if one.baseline.arm == baseline]
 
 
 def _narrowness(placement: str) -> tuple[int, int]:
@@ -292,25 +379,15 @@ def _pairs(result: HostResult, samples: dict[recorded.Key, t.Any], compare: str)
 
 def _placement_pairs(result: HostResult, samples: dict[recorded.Key, t.Any], arm: str) -> list[Pair]:
     """Return the pairs of placements that are compared within an arm."""
-    pairs: list[Pair] = []
     planned = (result.plan.placements or {}).get(arm) or {}
     cores = planned.get(placements.CORES)
-    one_core = bool(cores and cores.reason)
-    for (candidate, base), effect in PLACEMENT_PAIRS.items():
-        pairs.append(
-            (
-                "placement",
-                ON_ONE_CORE.get(effect, effect) if one_core else effect,
-                candidate,
-                (base, arm),
-                (candidate, arm),
-            )
-        )
-    pairs += [
+    named = ON_ONE_CORE if cores and cores.reason else {}
+    of_effects = [(named.get(effect, effect), *pair) for pair, effect in PLACEMENT_PAIRS.items()]
+    of_workers = _of_as_many_workers(dict.fromkeys([*planned, *_taken(samples, arm)]))
+    return [
         ("placement", effect, candidate, (base, arm), (candidate, arm))
-        for effect, candidate, base in _of_as_many_workers(dict.fromkeys([*planned, *_taken(samples, arm)]))
+        for effect, candidate, base in [*of_effects, *of_workers]
     ]
-    return pairs
 
 
 def _of_as_many_workers(names: t.Collection[str]) -> list[tuple[str, str, str]]:
@@ -396,12 +473,9 @@ def _family(
         before, after = (recorded.good_values(side, metric) for side in sides if side is not None)
         blocks = sorted(block for block in set(before) & set(after) if before[block] and after[block])
         # A further metric can be 0, which has no ratio. Its other blocks would be a choice by their values.
-        taken = (
-            []
-            if primary
-            else [sample for side in sides for block in (side or {}).values() for sample in block if sample.ok]
-        )
-        if not blocks or any(metric in sample.metrics and sample.metrics[metric].value == 0 for sample in taken):
+        further = [] if primary else [sample for side in sides for block in (side or {}).values() for sample in block]
+        good = [sample.metrics[metric] for sample in further if sample.ok and metric in sample.metrics]
+        if not blocks or any(value.value == 0 for value in good):
             continue
         measure = dataclasses.replace(measures.describe_workload(result, workload, parameter, metric), primary=primary)
         measured_blocks.append(1 + max(*before, *after))
@@ -411,31 +485,36 @@ def _family(
         own = primary and metric != limits.MOST_LOAD
         deciding.append(own and _decides(result, samples, (workload, parameter), (baseline, candidate)))
         values.append(([before[block] for block in blocks], [after[block] for block in blocks], measure.better))
+        of_boots = basis(result, pair)
         family.append(
             {
-                **measure.described(),
+                **vars(measure),
                 "kind": kind,
                 "effect": effect,
                 "placement": placement,
-                "basis": basis(result, pair),
-                "confounded": basis(result, pair) == BOOTS and bool(result.plan.confounded),
-                "baseline": {**recorded.named_arm(result, baseline[1]), "placement": baseline[0]},
-                "candidate": {**recorded.named_arm(result, candidate[1]), "placement": candidate[0]},
+                "basis": of_boots,
+                "confounded": of_boots == BOOTS and bool(result.plan.confounded),
+                "baseline": side_of(result, *baseline),
+                "candidate": side_of(result, *candidate),
                 "dropped_blocks": len(set(before) | set(after)) - len(blocks),
             }
         )
     comparisons = []
     looks = [looks_at(result, blocks) for blocks in measured_blocks]
-    for comparison, measured, of_one, judged in zip(
+    for of_pair, measured, of_one, judged in zip(
         family, values, alone, paired.compare_family(values, margin, confidence, looks, deciding)
     ):
-        baseline_value, candidate_value = paired.sides(*measured, judged["ratio"])
-        whole = {**comparison, "baseline_value": baseline_value, "candidate_value": candidate_value, **judged}
-        if comparison["metric"] == limits.MOST_LOAD:
+        whole = {**of_pair, **vars(judged)}
+        whole["baseline_value"], whole["candidate_value"] = paired.sides(*measured, judged.ratio)
+        if of_pair["metric"] == limits.MOST_LOAD:
             whole.update(limits.of_loads(*measured[:2], of_one, judged))
-        whole["mean_change"] = paired.mean_change(*measured[:2])
-        comparisons.append({**whole, **change.of(whole, comparison["better"])})
+        comparisons.append(Comparison(**whole, mean_change=paired.mean_change(*measured[:2])))
     return comparisons
+
+
+def side_of(result: HostResult, placement: str, arm: str) -> Side:
+    """Return a side of a comparison."""
+    return Side(arm, recorded.arm_title(result, arm), placement)
 
 
 def _decides(

@@ -24,6 +24,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_re
     Workload,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired, smt_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Judged
 
 # Name of the metric: it is of the whole machine, so that it adds up over workers.
 MOST_LOAD = "most_load"
@@ -129,7 +130,7 @@ def of_loads(
     before: t.Sequence[t.Sequence[float]],
     after: t.Sequence[t.Sequence[float]],
     alone: t.Sequence[int],
-    judged: t.Mapping[str, t.Any],
+    judged: Judged,
 ) -> dict[str, t.Any]:
     """Return what a comparison of most loads says: loads that were measured, no interval where no block differs, and no
     verdict against which blocks speak that have no ratio.
@@ -143,14 +144,19 @@ def of_loads(
     sides = [[load for block in side for load in block] for side in (before, after)]
     base, candidate = map(statistics.median_low, sides)
     ratio = float(f"{candidate / base:.11g}")
-    against = {paired.GAIN: alone[0], paired.LOSS: alone[1], paired.EQUIVALENT: sum(alone)}.get(judged["verdict"])
-    verdict = paired.INCONCLUSIVE if against else judged["verdict"]
+    against = {paired.GAIN: alone[0], paired.LOSS: alone[1], paired.EQUIVALENT: sum(alone)}.get(judged.verdict)
+    verdict = paired.INCONCLUSIVE if against else judged.verdict
     fields = {"baseline_value": base, "candidate_value": candidate, "ratio": ratio, "verdict": verdict}
-    if all(len(set(side)) == 1 for side in sides):
+    if judged.ci_low is None or judged.ci_high is None or all(len(set(side)) == 1 for side in sides):
         same = "the same loads in each block: they do not scatter, so there is no interval"
-        ends = {"ci_low": None, "ci_high": None, "minimum_detectable": None, "method": f"{judged['method']}; {same}"}
+        ends: dict[str, t.Any] = {
+            "ci_low": None,
+            "ci_high": None,
+            "minimum_detectable": None,
+            "method": f"{judged.method}; {same}",
+        }
     else:
-        ends = {"ci_low": min(judged["ci_low"], ratio), "ci_high": max(judged["ci_high"], ratio)}
+        ends = {"ci_low": min(judged.ci_low, ratio), "ci_high": max(judged.ci_high, ratio)}
     return {**fields, **ends}
 
 

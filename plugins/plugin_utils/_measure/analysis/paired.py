@@ -32,6 +32,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics
     MIN_BLOCKS,
     MIN_BLOCKS_RANKED,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Judged
 
 __all__ = ["EQUIVALENT", "GAIN", "INCONCLUSIVE", "LOSS", "MIN_BLOCKS", "MIN_BLOCKS_RANKED"]
 
@@ -43,7 +44,6 @@ MAX_VALUES = 100_000
 MOST = 1e100
 LEAST = 1e-100
 
-Result = dict[str, t.Any]
 Looks = tuple[spending.Look, ...]
 Block = float | t.Sequence[float]
 
@@ -74,7 +74,7 @@ def compare(
     better: str = "higher",
     margin: float = 0.01,
     confidence: float = 0.95,
-) -> Result:
+) -> Judged:
     """Compare two sides that were measured in the same blocks.
 
     Args:
@@ -83,9 +83,6 @@ def compare(
         better: the direction of the metric, ``higher`` or ``lower``.
         margin: effects within this share of 1 count as none, from 0 to below 1.
         confidence: of the interval, from 0.5 to 0.9999.
-
-    Returns:
-        Plain data, see :func:`compare_family`.
 
     Raises:
         SampleError: a value or a setting is not valid.
@@ -99,7 +96,7 @@ def compare_family(
     confidence: float = 0.95,
     looks: t.Sequence[Looks] | None = None,
     deciding: t.Sequence[bool] | None = None,
-) -> list[Result]:
+) -> list[Judged]:
     """Compare several workloads with a family-wise error rate of at most ``1 - confidence`` (Holm).
 
     Args:
@@ -112,15 +109,10 @@ def compare_family(
             at all of them.
 
     Returns:
-        In the same order, each
-        ``{ratio, ci_low, ci_high, confidence, n, margin, minimum_detectable, verdict, method, p_value, p_adjusted,
-        interval_confidence,
-        family}``: ``ratio`` is after / before, turned so that above 1 is better; ``minimum_detectable`` is the share by
-        which it would have to differ from 1 for a gain or loss in 90 % of such runs; ``interval_confidence`` is that of
-        this one interval after the correction for the ``family`` (number of workloads). One block has no interval:
-        ``None``. With looks the interval is the repeated one of the last look, ``p_adjusted`` holds for all looks
-        together, and ``ratio`` is corrected for stopping early (:mod:`early`) where the comparison may have ended the
-        plan: it is a deciding one, and no look before the last one had found a gain or loss. ``looks`` is their number.
+        In the same order, each. One block has no interval. With looks the interval is the repeated one of the last
+        look, ``p_adjusted`` holds for all looks together, and ``ratio`` is corrected for stopping early (:mod:`early`)
+        where the comparison may have ended the plan: it is a deciding one, and no look before the last one had found a
+        gain or loss.
 
     Raises:
         SampleError: a value or a setting is not valid.
@@ -141,8 +133,10 @@ def compare_family(
         )
     ]
     return [
-        _result(*values, share, float(margin), float(confidence), len(samples))
-        for values, share in zip(zip(samples, p_values, adjusted, alphas, taken), kept)
+        _judged(better, *tested, of_one, share, float(margin), float(confidence), len(samples))
+        for (_before, _after, better), tested, of_one, share in zip(
+            family, zip(samples, p_values, adjusted, alphas), taken, kept
+        )
     ]
 
 
@@ -173,10 +167,9 @@ def level(blocks: t.Sequence[Block], confidence: float = 0.95) -> Span:
     """
     _check_settings(0, confidence)
     means = [ranks.mean(values) for values in _logs(blocks, "values")]
-    low, high = None, None
-    if len(means) > 1:
-        _centre, low, high = ranks.student_interval(means, 1 - confidence)
-    return Span(math.exp(ranks.mean(means)), _ratio(low), _ratio(high), len(means))
+    ends = ranks.student_interval(means, 1 - confidence)[1:] if len(means) > 1 else None
+    low, high = map(_ratio, ends) if ends else (None, None)
+    return Span(math.exp(ranks.mean(means)), low, high, len(means))
 
 
 def sides(before: t.Sequence[Block], after: t.Sequence[Block], better: str, ratio: float) -> tuple[float, float]:
@@ -215,7 +208,7 @@ def mean_change(before: t.Sequence[Block], after: t.Sequence[Block]) -> float:
     first, second = (
         math.log(ranks.mean([math.exp(value - most) for value in side]) or math.ulp(0.0)) for side in sides
     )
-    return (_ratio(second - first) or 1.0) - 1
+    return _ratio(second - first) - 1
 
 
 def interval(
@@ -265,16 +258,6 @@ def holm_levels(p_values: t.Sequence[float], alpha: float) -> list[float]:
     return levels
 
 
-def enough(result: Result, width: float) -> bool:
-    """Return whether the interval is narrow enough to stop measuring, whatever the verdict.
-
-    Args:
-        result: from :func:`compare`.
-        width: the largest sufficient width, as ci_high / ci_low - 1.
-    """
-    return bool(result["n"] >= MIN_BLOCKS and result["ci_high"] / result["ci_low"] - 1 <= width)
-
-
 def _samples(before: t.Sequence[Block], after: t.Sequence[Block], better: str) -> ranks.Paired:
     """Return both sides of a comparison, checked."""
     if better not in ("higher", "lower"):
@@ -292,7 +275,8 @@ def _interval(samples: ranks.Paired, alpha: float) -> tuple[float, float | None,
     return samples.interval(alpha) if samples.n > 1 else (samples.log_ratio, None, None)
 
 
-def _result(
+def _judged(
+    better: str,
     samples: ranks.Paired,
     p_value: float,
     p_adjusted: float,
@@ -302,30 +286,31 @@ def _result(
     margin: float,
     confidence: float,
     family: int,
-) -> Result:
+) -> Judged:
     alpha = spending.levels(looks, error)[-1] if looks else error
     centre, low, high = _interval(samples, alpha)
-    return {
+    return Judged(
+        better=better,
         # The interval holds over all looks, so no correction leads out of it.
-        "ratio": _ratio(centre * kept if low is None or high is None else min(max(centre * kept, low), high)),
-        "ci_low": _ratio(low),
-        "ci_high": _ratio(high),
-        "confidence": confidence,
-        "n": samples.n,
-        "margin": margin,
-        "minimum_detectable": _minimum_detectable(low, high, samples.n, alpha, math.log1p(margin)),
-        "verdict": (
+        ratio=_ratio(centre * kept if low is None or high is None else min(max(centre * kept, low), high)),
+        ci_low=None if low is None else _ratio(low),
+        ci_high=None if high is None else _ratio(high),
+        confidence=confidence,
+        n=samples.n,
+        margin=margin,
+        minimum_detectable=_minimum_detectable(low, high, samples.n, alpha, math.log1p(margin)),
+        verdict=(
             INCONCLUSIVE
             if low is None or high is None or samples.n < MIN_BLOCKS
             else verdicts.verdict(centre, low, high, math.log1p(margin))
         ),
-        "method": _method(samples),
-        "p_value": p_value,
-        "p_adjusted": p_adjusted,
-        "interval_confidence": 1 - alpha,
-        "family": family,
-        "looks": len(looks),
-    }
+        method=_method(samples),
+        p_value=p_value,
+        p_adjusted=p_adjusted,
+        interval_confidence=1 - alpha,
+        family=family,
+        looks=len(looks),
+    )
 
 
 def _method(samples: ranks.Paired) -> str:
@@ -349,11 +334,11 @@ def _minimum_detectable(low: float | None, high: float | None, n: int, alpha: fl
     return math.expm1(min(verdicts.least_centre(half, margin) + beyond, 700.0))
 
 
-def _ratio(log: float | None) -> float | None:
+def _ratio(log: float) -> float:
     """Return exp(log) with 11 significant digits, limited to finite numbers:
     an interval of two extreme blocks may exceed a double.
     """
-    return None if log is None else float(f"{math.exp(min(max(log, -700.0), 700.0)):.11g}")
+    return float(f"{math.exp(min(max(log, -700.0), 700.0)):.11g}")
 
 
 def _check_settings(margin: t.Any, confidence: t.Any) -> None:

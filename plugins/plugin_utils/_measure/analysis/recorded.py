@@ -40,9 +40,14 @@ def arm_title(result: HostResult, name: str) -> str:
     return next((arm.title for arm in asked_arms(result) if arm.name == name), name)
 
 
-def named_arm(result: HostResult, name: str | None) -> dict[str, str | None]:
-    """Return ``{arm, arm_title}`` for an entry about an arm; None means all arms."""
-    return {"arm": name, "arm_title": name and arm_title(result, name)}
+def restored(result: HostResult) -> str:
+    """Return one sentence on whether the host is back in its original state."""
+    proof = result.restored
+    if proof is None or proof.ok is None:
+        return "It is not known whether the host was restored: the result has no record of it."
+    if proof.ok:
+        return "The host was read back afterwards and is in its original state."
+    return f"The host is NOT in its original state: {'; '.join(proof.differences or ['no details'])}."
 
 
 def is_compared(result: HostResult) -> bool:
@@ -133,11 +138,6 @@ def cpus_of(text: t.Any) -> tuple[int, ...]:
         return cpulist.parse(text) if isinstance(text, str) else ()
     except cpulist.CpuListError:
         return ()
-
-
-def cores_of(facts: dict[str, t.Any]) -> list[tuple[int, ...]]:
-    """Return the CPUs of each core, as far as the host's facts have them."""
-    return [core for core in map(cpus_of, facts.get("sibling_groups") or []) if core]
 
 
 def by_key(result: HostResult, by_pair: bool = False) -> Samples:

@@ -13,6 +13,7 @@ import numbers
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads import metrics as workload_metrics
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Ratio
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change
 
 # Two workers on one CPU have half of it each: what costs less than this is a shared core, what costs more is a shared
@@ -95,23 +96,24 @@ class SmtMetric:
     change: change.Change
 
 
-def of_comparison(effect: str, comparison: dict[str, t.Any]) -> SmtMetric:
+def of_comparison(effect: str, aggregate: str, found: Ratio) -> SmtMetric:
     """Convert a comparison's ratio and interval into the metric of its effect.
 
     Args:
         effect: a key of :data:`EFFECTS`.
-        comparison: one of :func:`comparisons.compare_host`.
+        aggregate: how the values of the comparison's workers become one.
+        found: the comparison.
     """
-    if effect == ALONE and comparison["aggregate"] == workload_metrics.MEAN_PER_JOB:
+    if effect == ALONE and aggregate == workload_metrics.MEAN_PER_JOB:
         # What a job takes is that of one worker on both sides.
         effect = SHARING
     name, metric = EFFECTS[effect]
-    ends = sorted(metric(comparison[end]) for end in ("ci_low", "ci_high") if comparison[end] is not None)
+    ends = sorted(metric(end) for end in (found.ci_low, found.ci_high) if end is not None)
     low, high = (ends[0], ends[1]) if len(ends) == 2 else (None, None)
     workers = 2 if effect == ALONE else 1
-    of_one = [comparison[end] and comparison[end] / workers for end in ("ratio", "ci_low", "ci_high")]
-    changed = change.Change.of_ratios(comparison["better"], *of_one)
-    return SmtMetric(name, metric(comparison["ratio"]), low, high, changed)
+    of_one = [end and end / workers for end in (found.ci_low, found.ci_high)]
+    changed = change.Change.of_ratios(found.better, found.ratio / workers, *of_one)
+    return SmtMetric(name, metric(found.ratio), low, high, changed)
 
 
 def what_two_share(paired: float, alone: float, margin: float = 0.05) -> str:

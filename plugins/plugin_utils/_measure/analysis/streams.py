@@ -17,7 +17,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulis
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import arms, placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import (
-    comparisons as host_comparisons,
     measures,
     paired,
     recorded,
@@ -81,9 +80,9 @@ class Curve:
         core_count = self.crossover.cores
         above = [core_count is not None and count > core_count for count in self.comparisons]
         return [
-            host_comparisons.turned(comparison)
+            comparison.turned()
             for comparison, is_above in zip(self.comparisons.values(), above)
-            if is_above or (any(above) and comparison["verdict"] in (paired.GAIN, paired.LOSS))
+            if is_above or (any(above) and comparison.is_called)
         ]
 
 
@@ -96,16 +95,11 @@ def curves(result: HostResult, comparisons: t.Iterable[Comparison]) -> list[Curv
     """
     by_workload: dict[str, dict[int, Comparison]] = {name: {} for name in recorded.primary_metrics(result)}
     for comparison in comparisons:
-        streams = placements.numbered(comparison["placement"])
-        of_streams = (
-            streams
-            and streams.kind == placements.FREE
-            and comparison["kind"] == "arm"
-            and host_comparisons.is_of_smt(comparison)
-        )
-        if streams and of_streams and comparison["primary"] and comparison.get("parameter") is None:
-            by_workload[comparison["workload"]][streams.workers] = (
-                comparison if comparison["effect"] == arms.SMT_ON else host_comparisons.turned(comparison)
+        streams = placements.numbered(comparison.placement)
+        of_streams = streams and streams.kind == placements.FREE and comparison.kind == "arm" and comparison.is_of_smt
+        if streams and of_streams and comparison.primary and comparison.parameter is None:
+            by_workload[comparison.workload][streams.workers] = (
+                comparison if comparison.effect == arms.SMT_ON else comparison.turned()
             )
     core_count, thread_count = cores(result), _cpus_of_streams(result, arms.SMT_ON)
     of_workloads = []
@@ -121,8 +115,7 @@ def cores(result: HostResult) -> int | None:
     """Return the number of cores that streams could use: the CPUs of any stream with SMT off, else the cores of the
     host's facts; None where not known.
     """
-    known = result.facts.get("cores")
-    return _cpus_of_streams(result, arms.SMT_OFF) or (known if isinstance(known, int) and known > 0 else None)
+    return _cpus_of_streams(result, arms.SMT_OFF) or result.facts.cores or None
 
 
 def _cpus_of_streams(result: HostResult, arm: str) -> int | None:
@@ -146,7 +139,7 @@ def crossover(
     """
     measured = tuple(by_streams)
     gains, undecided = (
-        tuple(count for count, comparison in by_streams.items() if comparison["verdict"] == verdict)
+        tuple(count for count, comparison in by_streams.items() if comparison.verdict == verdict)
         for verdict in (paired.GAIN, paired.INCONCLUSIVE)
     )
 
@@ -174,9 +167,9 @@ def crossover(
 
     return Crossover(
         FOUND,
-        smallest(lambda comparison: comparison["ratio"] > 1),
-        smallest(lambda comparison: comparison["verdict"] != paired.LOSS),
-        smallest(lambda comparison: comparison["verdict"] == paired.GAIN),
+        smallest(lambda comparison: comparison.ratio > 1),
+        smallest(lambda comparison: comparison.verdict != paired.LOSS),
+        smallest(lambda comparison: comparison.verdict == paired.GAIN),
         core_count,
         measured,
         gains=gains,

@@ -14,9 +14,9 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary.arms import SMT_ON
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import (
     Arm,
     ArmLeftOut,
@@ -29,12 +29,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots.boot
 
 # With fewer boots in each arm, other differences between two boots cannot be separated from the arm.
 MIN_BOOTS = 2
-# Parts of ``ansible_facts['smt']`` that must be restored: name in a reported difference -> path in the facts.
-AS_BEFORE = {
-    "smt/control": ("control",),
-    "CPUs online": ("cpus", "online"),
-    "the running kernel's arguments": ("boot", "running"),
-    "the next boot's arguments": ("boot", "configured"),
+# Facts that must be restored: name in a reported difference -> what reads it.
+AS_BEFORE: dict[str, t.Callable[[Facts], str | tuple[str, ...] | None]] = {
+    "smt/control": lambda facts: facts.control,
+    "CPUs online": lambda facts: facts.cpus.online,
+    "the running kernel's arguments": lambda facts: facts.boot.running,
+    "the next boot's arguments": lambda facts: facts.boot.configured,
 }
 
 
@@ -60,8 +60,8 @@ def join(
     run: str,
     results: t.Sequence[BootResult],
     boot_plan: BootPlan,
-    before: dict[str, t.Any],
-    after: dict[str, t.Any] | None,
+    before: Facts,
+    after: Facts | None,
     error: str | None = None,
     mitigations: t.Sequence[list[str]] = (),
 ) -> dict[str, t.Any]:
@@ -71,8 +71,8 @@ def join(
         run: the run's name.
         results: the measured boots in order, at least one.
         boot_plan: the boots that were planned.
-        before: ``ansible_facts['smt']`` before the first boot.
-        after: the same facts after the last boot; None while the host is not restored.
+        before: the host's facts before the first boot.
+        after: the same after the last boot; None while the host is not restored.
         error: why the run ended early, or None.
         mitigations: the arguments ``mitigations`` of the running kernel before the first boot and after the last one,
             which the facts do not have.
@@ -177,8 +177,8 @@ def _observations(results: t.Sequence[BootResult]) -> list[dict[str, t.Any]]:
         booted = {
             "arm": boot.arm,
             "cmdline": boot.result.environment.cmdline,
-            "smt": {"control": facts["control"], "active": facts["active"], "online": facts["cpus"]["online"]},
-            "vulnerabilities": facts["vulnerabilities"],
+            "smt": {"control": facts.control, "active": facts.active, "online": facts.cpus.online},
+            "vulnerabilities": parts.plain(facts.vulnerabilities),
         }
         for observed in [
             *(parts.plain(parts.changed(seen, arm=boot.named(seen.arm))) for seen in boot.result.observations or ()),
@@ -208,40 +208,28 @@ def _others(result: HostResult) -> float:
     return (result.environment.busy and result.environment.busy.others) or 0.0
 
 
-def proof(
-    before: dict[str, t.Any], after: dict[str, t.Any], mitigations: t.Sequence[list[str]] = ()
-) -> dict[str, t.Any]:
+def proof(before: Facts, after: Facts, mitigations: t.Sequence[list[str]] = ()) -> dict[str, t.Any]:
     """Compare a host's present state with its state before the run.
 
     Args:
-        before: ``ansible_facts['smt']`` before the run.
-        after: ``ansible_facts['smt']`` now.
+        before: the host's facts before the run.
+        after: its facts now.
         mitigations: as for :func:`join`.
 
     Returns:
         ``{ok, before, after, differences}``, the ``restored`` part of a result.
     """
     differences = [
-        f"{name}: {_fact_text(before, path)} before, {_fact_text(after, path)} now"
-        for name, path in AS_BEFORE.items()
-        if _at(before, path) != _at(after, path)
+        f"{name}: {_shown(read(before))} before, {_shown(read(after))} now"
+        for name, read in AS_BEFORE.items()
+        if read(before) != read(after)
     ]
     if len(mitigations) > 1 and mitigations[0] != mitigations[-1]:
         texts = [" ".join(arguments) or "none" for arguments in mitigations]
         differences.append(f"the running kernel's mitigations: {texts[0]} before, {texts[-1]} now")
-    states = [
-        {"control": facts["control"], "online": sorted(cpulist.parse_or_empty(facts["cpus"]["online"]))}
-        for facts in (before, after)
-    ]
+    states = [{"control": facts.control, "online": list(facts.topology.online)} for facts in (before, after)]
     return {"ok": not differences, "before": states[0], "after": states[1], "differences": differences}
 
 
-def _at(facts: dict[str, t.Any], path: tuple[str, ...]) -> t.Any:
-    for key in path:
-        facts = facts[key]
-    return facts
-
-
-def _fact_text(facts: dict[str, t.Any], path: tuple[str, ...]) -> str:
-    value = _at(facts, path)
-    return "unknown" if value is None else " ".join(value) or "none" if isinstance(value, list) else str(value)
+def _shown(value: str | tuple[str, ...] | None) -> str:
+    return "unknown" if value is None else " ".join(value) or "none" if isinstance(value, tuple) else value

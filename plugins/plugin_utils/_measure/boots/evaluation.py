@@ -18,6 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms.base 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal, time_limits
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import boot_plan, boot_results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots.reboot import SwitchError
@@ -164,9 +165,9 @@ class EvaluationByBoots:
             except HostFailedError as failure:
                 yield arm.name, str(failure)
 
-    def _facts(self) -> dict[str, t.Any]:
-        facts: dict[str, t.Any] = self._calls.ask("smt_facts", {}, MIN_SECONDS)["ansible_facts"]["smt"]
-        return facts
+    def _facts(self) -> Facts:
+        answer = self._calls.ask("smt_facts", {}, MIN_SECONDS)
+        return parts.converted(answer["ansible_facts"]["smt"], Facts)
 
     def _own_mitigations(self) -> list[str]:
         arguments: list[str] = self._calls.ask("smt_boot_args", dict(OWN), MIN_SECONDS, check_mode=True)[
@@ -222,7 +223,7 @@ class EvaluationByBoots:
         if path.exists():
             self._measured.append(boot_results.BootResult(number, arm, result_files.load(path)))
 
-    def _save(self, error: str | None, after: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def _save(self, error: str | None, after: Facts | None = None) -> dict[str, t.Any]:
         """Combine what was measured so far, and save it; return what the task's result has of it."""
         saved: dict[str, t.Any] = {"path": None, "samples": 0, "restored": None, "outcome": "failed"}
         if self._measured:

@@ -24,7 +24,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.time_limits import HostLostError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.user_variables import UserVariables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Slot
 
 # Time for a host to boot and for its controller to find it again.
 MIN_SECONDS = 600
@@ -82,7 +83,7 @@ _PARSED: dict[str, t.Callable[[t.Any], t.Any]] = {
 }
 
 
-def held(of_user: Wanted, host: str, answer: t.Mapping[str, t.Any]) -> str:
+def held(of_user: Wanted, host: str, slot_held: Slot) -> str:
     """Return the sentence about a slot that a host says it holds, with the way to release it.
 
     Whom a slot was asked of is what the user wrote: a command that came from a host is not shown to anybody who may
@@ -91,11 +92,11 @@ def held(of_user: Wanted, host: str, answer: t.Mapping[str, t.Any]) -> str:
     Args:
         of_user: what the user wants of reboots of the host.
         host: its name.
-        answer: from the host, as the border passes it: ``{granted, since}``.
+        slot_held: from the host.
     """
     shown, slot = text.line(host, 100), of_user.slot
-    verb = "holds a slot" if answer["granted"] else "has asked for a slot"
-    since = f"since {text.line(answer['since'], 100)}"
+    verb = "holds a slot" if slot_held.granted else "has asked for a slot"
+    since = f"since {text.line(slot_held.since, 100)}"
     if slot is None or slot.kured:
         return (
             f"{shown} {verb} {since}, and smt_slot names nobody here who gave it: set it as it was, or release the slot"
@@ -236,7 +237,7 @@ class Reboot:
         more = ""
         try:
             left = self._calls.ask("smt_slot", {"state": "abandoned", "owner": self._owner}, MIN_SECONDS)
-            more = f". {held(self._wanted, self._name, left['holds'])}" if left["holds"] else ""
+            more = f". {held(self._wanted, self._name, parts.converted(left['holds'], Slot))}" if left["holds"] else ""
         except (HostFailedError, HostLostError) as failure:
             more = f". {text.line(failure, 2000)}"
         slot = self._wanted.slot

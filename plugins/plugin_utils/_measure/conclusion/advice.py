@@ -17,16 +17,24 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
     paired,
     streams,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Compared, Comparison
 
 MINUTE = 60
 # A measurement of more blocks is not practical.
 MAX_BLOCKS = 10_000
 
 
+class More(t.NamedTuple):
+    """How much more to measure; a number that cannot be estimated is None."""
+
+    text: str
+    blocks: int | None = None
+    seconds: int | None = None
+
+
 def more_to_measure(
-    result: HostResult, main: t.Sequence[Comparison], curves: t.Sequence[streams.Curve] = ()
-) -> dict[str, t.Any] | None:
+    result: HostResult, main: t.Sequence[Compared], curves: t.Sequence[streams.Curve] = ()
+) -> More | None:
     """Estimate how much more to measure: an interval narrows with the square root of the number of blocks.
 
     Args:
@@ -35,28 +43,20 @@ def more_to_measure(
         curves: of the host, where streams may be missing.
 
     Returns:
-        None where nothing is undecided, else ``{blocks, seconds, text}``; a number that cannot be estimated is None.
+        None where nothing is undecided.
     """
-    open_ones = [comparison for comparison in main if comparison["verdict"] == "inconclusive"]
+    open_ones = [comparison for comparison in main if comparison.verdict == "inconclusive"]
     instead = _instead_of_blocks(result, main, curves, open_ones)
     if instead:
-        return {"blocks": None, "seconds": None, "text": instead}
+        return More(instead)
     if not open_ones:
         return None
     needs = [need for need in map(blocks_needed, open_ones) if need is not None]
     if len(needs) < len(open_ones):
-        return {
-            "blocks": None,
-            "seconds": None,
-            "text": "Measure more blocks: there are too few to say how many it would take.",
-        }
+        return More("Measure more blocks: there are too few to say how many it would take.")
     most = max(needs)
     if most > MAX_BLOCKS:
-        return {
-            "blocks": None,
-            "seconds": None,
-            "text": "The samples scatter too much for more of them to decide: measure on a quieter host.",
-        }
+        return More("The samples scatter too much for more of them to decide: measure on a quieter host.")
     seconds = seconds_a_block(result)
     time = f", about {_duration(most * seconds)} at the {seconds:.0f} s a block took here" if seconds else ""
     stopped = (
@@ -66,30 +66,26 @@ def more_to_measure(
     )
     fewer = "; a quieter host needs fewer" if most > paired.MIN_BLOCKS else ""
     advice = f"{stopped}To decide, measure about {most} blocks{time}{fewer}."
-    return {"blocks": most, "seconds": round(most * seconds) if seconds else None, "text": advice}
+    return More(advice, most, round(most * seconds) if seconds else None)
 
 
 def _instead_of_blocks(
     result: HostResult,
-    main: t.Sequence[Comparison],
+    main: t.Sequence[Compared],
     curves: t.Sequence[streams.Curve],
-    open_ones: t.Sequence[Comparison],
+    open_ones: t.Sequence[Compared],
 ) -> str | None:
     """Say what to measure where more of the same blocks would not decide; None where they would."""
-    if any(comparison["confounded"] for comparison in main):
-        state, what = ("state", "SMT") if all(map(host_comparisons.is_of_smt, main)) else ("arm", "the arms")
+    if any(comparison.confounded for comparison in main):
+        state, what = ("state", "SMT") if all(comparison.is_of_smt for comparison in main) else ("arm", "the arms")
         return (
             f"One boot in each {state} cannot tell {what} from what else differs between two boots: measure several"
             f" (smt_eval_boots: {paired.MIN_BLOCKS})."
         )
     missing = next((curve.crossover for curve in curves if curve.crossover.threads), None)
-    if missing and not any(comparison["placement"] == host_comparisons.WHOLE_MACHINE for comparison in main):
+    if missing and not any(comparison.placement == host_comparisons.WHOLE_MACHINE for comparison in main):
         return _streams_to_add(missing)
-    between = [
-        comparison
-        for comparison in open_ones
-        if comparison["metric"] == limits.MOST_LOAD and comparison["n"] >= paired.MIN_BLOCKS
-    ]
+    between = [one for one in open_ones if one.metric == limits.MOST_LOAD and one.n >= paired.MIN_BLOCKS]
     if between and len(between) == len(open_ones):
         return " ".join(map(functools.partial(_loads_to_add, result), between))
     if open_ones and result.plan.stopped == "size":
@@ -101,15 +97,15 @@ def _instead_of_blocks(
     return None
 
 
-def _loads_to_add(result: HostResult, comparison: Comparison) -> str:
+def _loads_to_add(result: HostResult, comparison: Compared) -> str:
     """Say which loads to measure: how far apart those are that were measured is what leaves a most load open."""
-    parameter = limits.limited(result)[comparison["workload"]].parameter
-    served = [comparison["baseline_value"], comparison["candidate_value"]]
+    parameter = limits.limited(result)[comparison.workload].parameter
+    served = [comparison.baseline_value, comparison.candidate_value]
     known = [value for value in served if value is not None]
     above = [value for value in (parameter.values if parameter else ()) if value > max(known)]
     low, high = min(known), min(above, default=max(known))
     return (
-        f"To decide, measure loads between {low:.15g} and {high:.15g} {comparison['unit']} of {comparison['title']}:"
+        f"To decide, measure loads between {low:.15g} and {high:.15g} {comparison.unit} of {comparison.title}:"
         " more blocks of the same loads would hardly tell."
     )
 
@@ -124,19 +120,18 @@ def _streams_to_add(missing: streams.Crossover) -> str:
     )
 
 
-def blocks_needed(comparison: Comparison) -> int | None:
+def blocks_needed(comparison: Compared) -> int | None:
     """Estimate the blocks until the interval is half as wide as the distance to the nearest verdict (width ~ 1 /
     sqrt(blocks)).
     """
-    if comparison["ci_low"] is None:
+    if not isinstance(comparison, Comparison) or comparison.ci_low is None or comparison.ci_high is None:
         return None
-    half = (math.log(comparison["ci_high"]) - math.log(comparison["ci_low"])) / 2
-    margin = math.log1p(comparison["margin"])
-    distance = abs(math.log(comparison["ratio"]))
+    half = (math.log(comparison.ci_high) - math.log(comparison.ci_low)) / 2
+    margin = math.log1p(comparison.margin)
+    distance = abs(math.log(comparison.ratio))
     # Outside the margin the interval must exclude 1; inside, it must fit into the margin.
     wanted = max(distance if distance > margin else margin - distance, margin / 4)
-    blocks: int = comparison["n"]
-    return max(blocks + 1, paired.MIN_BLOCKS, math.ceil(blocks * (half / wanted) ** 2))
+    return max(comparison.n + 1, paired.MIN_BLOCKS, math.ceil(comparison.n * (half / wanted) ** 2))
 
 
 def seconds_a_block(result: HostResult) -> float | None:

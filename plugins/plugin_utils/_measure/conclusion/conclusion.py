@@ -9,6 +9,7 @@ switched the sentence gives the reason and what the placements show instead.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import typing as t
 
@@ -24,7 +25,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
     smt_metrics,
     streams,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Compared, Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import (
     advice,
@@ -37,7 +38,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion
     cautions as host_cautions,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_loads import crossovers, load_limit
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 ON, OFF, EITHER = "on", "off", "either"
 # Outcome of SMT off against SMT on -> what to choose.
@@ -47,17 +48,47 @@ BY_WORKLOAD, UNDECIDED, NOT_COMPARED = outcomes.BY_WORKLOAD, outcomes.UNDECIDED,
 NOTHING_OF_SHARING = "Nothing could be measured here about sharing a core."
 
 
-def conclude(analysis: HostAnalysis) -> dict[str, t.Any]:
+@dataclasses.dataclass(frozen=True)
+class Conclusion:
+    """The conclusion for one host.
+
+    Attributes:
+        recommendation: ``on``, ``off``, ``either``, ``by_workload``, ``undecided`` or ``not_compared``.
+        sentences: the answer.
+        basis: what it rests on.
+        costs: what a choice costs, in sentences.
+        cautions: what makes the numbers less sure, in sentences.
+        next: what to measure next, or None.
+    """
+
+    recommendation: str
+    sentences: list[str]
+    basis: str
+    costs: list[str]
+    cautions: list[str]
+    next: str | None
+
+    @property
+    def sentence(self) -> str:
+        """The answer."""
+        return " ".join(self.sentences)
+
+    @property
+    def statements(self) -> list[str]:
+        """All that is said, in the order in which it matters."""
+        return [*self.sentences, *filter(None, [self.next]), *self.cautions, *self.costs, self.basis]
+
+    def described(self) -> dict[str, t.Any]:
+        """Return it as plain data."""
+        fields = {name: value for name, value in vars(self).items() if name != "sentences"}
+        return {**fields, "sentence": self.sentence, "statements": self.statements}
+
+
+def conclude(analysis: HostAnalysis) -> Conclusion:
     """Draw the conclusion for one host.
 
     Args:
         analysis: of the host.
-
-    Returns:
-        ``{recommendation, sentence, basis, costs, cautions, next, statements}``: ``recommendation`` is ``on``, ``off``,
-        ``either``, ``by_workload``, ``undecided`` or ``not_compared``; ``costs`` and ``cautions`` are lists of
-        sentences; ``next`` names what to measure next, or is None; ``statements`` has all that is said, in the order in
-        which it matters.
     """
     result, comparisons = analysis.result, analysis.comparisons
     main = outcomes.deciding(analysis)
@@ -74,23 +105,14 @@ def conclude(analysis: HostAnalysis) -> dict[str, t.Any]:
     if (first or rooms) and answers[-1] == NOTHING_OF_SHARING:
         answers.pop()
     sentences = [*first, *answers, *rooms] if changed else [*first, *rooms, *answers]
-    used = changed or [comparison for comparison in comparisons if comparison["kind"] == "placement"] or comparisons
-    primary = [comparison for comparison in used if comparison["primary"]]
+    used = changed or [comparison for comparison in comparisons if comparison.kind == "placement"] or comparisons
+    primary = [comparison for comparison in used if comparison.primary]
     basis = " ".join([_confidence_text(primary), *load_limit.resolution(result, primary)])
     costs, cautions = host_costs.of_host(analysis), host_cautions.of_host(analysis)
-    step = more["text"] if more else None
-    return {
-        "recommendation": choice,
-        "sentence": " ".join(sentences),
-        "basis": basis,
-        "costs": costs,
-        "cautions": cautions,
-        "next": step,
-        "statements": [*sentences, *filter(None, [step]), *cautions, *costs, basis],
-    }
+    return Conclusion(choice, sentences, basis, costs, cautions, more.text if more else None)
 
 
-def recommendation(main: t.Sequence[Comparison]) -> str:
+def recommendation(main: t.Sequence[outcomes.Said]) -> str:
     """Combine the comparisons of SMT off against SMT on that decide into a recommendation, as in :func:`conclude`."""
     return CHOICES.get(outcome := outcomes.outcome(main), outcome)
 
@@ -121,7 +143,7 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
     if set(standing.better) - set(recorded.OF_SMT):
         opening = f"Of SMT on and off alone, {opening[:1].lower()}{opening[1:]}"
     by_streams = _by_streams(curves)
-    is_booted = any(comparison["confounded"] for comparison in [*main, *by_one])
+    is_booted = any(comparison.confounded for comparison in [*main, *by_one])
     confounded = ", all of it confounded with the reboot between" if is_booted else ""
     if by_streams and not analysis.of_smt and not by_one:
         return [
@@ -132,29 +154,24 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
         ]
     others = [*([f"{wording.capital(by_streams)}.", *_worst_of_streams(curves)] if by_streams else []), *others]
     main = analysis.of_smt
-    loads = [
-        load_limit.as_said(comparison, len(result.arms)) for comparison in main if load_limit.is_most_load(comparison)
-    ]
+    loads = [comparison.as_said(len(result.arms)) for comparison in main if comparison.is_most_load]
     clauses = [
         load_limit.clause(
             result,
-            comparison,
-            wording.change_of(change.Change.read(comparison))
-            if comparison["ci_low"] is None
-            else wording.change_and_interval(change.Change.read(comparison)),
+            one,
+            wording.change_of(one.change) if one.ci_low is None else wording.change_and_interval(one.change),
         )
-        for comparison in loads
+        for one in loads
     ]
     clauses += [load_limit.clause(result, comparison, "") for comparison in by_one]
-    rest = [comparison for comparison in main if not load_limit.is_most_load(comparison)]
+    rest = [comparison for comparison in main if not comparison.is_most_load]
     if rest:
         clause = _clauses(rest, "that" if choice == OFF else "turning it off", _undecided)
         clauses.append(f"with every online thread busy, {clause}")
     clauses += _on_one_side(analysis)
     clauses += [
-        f"with {placements.title(comparison['placement'])} it changes {wording.subject_of(comparison)} by"
-        f" {wording.judged(comparison)}"
-        for comparison in outcomes.parts_against(analysis)[: wording.NAMED]
+        f"with {placements.title(one.placement)} it changes {one.subject} by {one.in_words}"
+        for one in outcomes.parts_against(analysis)[: wording.NAMED]
     ]
     return [*best, f"{opening}: {'; '.join(clauses)}{confounded}.", *others]
 
@@ -163,7 +180,7 @@ def _it_depends(analysis: HostAnalysis) -> str:
     """Say what it depends on where one side is better here and worse there."""
     if outcomes.is_by_streams(analysis):
         return "It depends on how much runs at once"
-    loads = {comparison["workload"]: comparison.get("parameter") for comparison in analysis.of_smt}
+    loads = {comparison.workload: comparison.parameter for comparison in analysis.of_smt}
     return f"It depends on the {'load' if len(loads) == 1 and None not in loads.values() else 'work'}"
 
 
@@ -201,18 +218,18 @@ def _by_streams(curves: t.Sequence[streams.Curve]) -> str:
 def _worst_of_streams(curves: t.Sequence[streams.Curve]) -> list[str]:
     """Say what SMT costs at worst, whatever the number of streams."""
     losses = [
-        (comparison["ratio"], count, comparison)
+        (comparison.ratio, count, comparison)
         for curve in curves
         for count, comparison in curve.comparisons.items()
-        if comparison["verdict"] == paired.LOSS
+        if comparison.verdict == paired.LOSS
     ]
     if not losses:
         return []
     _ratio, _count, worst = min(losses, key=lambda loss: loss[:2])
     # As tables and charts have it: SMT off against SMT on.
-    loss = host_comparisons.turned(worst)
+    loss = worst.turned()
     return [
-        f"SMT costs most with {placements.title(loss['placement'])}: {_clauses([loss], 'turning it off', _undecided)}."
+        f"SMT costs most with {placements.title(loss.placement)}: {_clauses([loss], 'turning it off', _undecided)}."
     ]
 
 
@@ -230,7 +247,7 @@ def _clauses(group: t.Sequence[Comparison], subject: str, undecided: t.Callable[
     if by["equivalent"]:
         parts.append(
             f"{_named(by['equivalent'])} {wording.verb(by['equivalent'], 'stays', 'stay')} within"
-            f" {wording.margin(group[0]['margin'])} either way"
+            f" {wording.margin(group[0].margin)} either way"
         )
     if by["inconclusive"]:
         parts.append(undecided(by["inconclusive"]))
@@ -239,7 +256,7 @@ def _clauses(group: t.Sequence[Comparison], subject: str, undecided: t.Callable[
 
 def _by_verdict(group: t.Sequence[Comparison]) -> dict[str, list[Comparison]]:
     return {
-        verdict: [comparison for comparison in group if comparison["verdict"] == verdict]
+        verdict: [comparison for comparison in group if comparison.verdict == verdict]
         for verdict in ("loss", "gain", "equivalent", "inconclusive")
     }
 
@@ -259,25 +276,22 @@ def _effects(group: t.Sequence[Comparison]) -> str:
     if len(group) > wording.NAMED:
         return _ranges(group)
     return wording.join(
-        [
-            f"{wording.subject_of(comparison)} by {wording.change_and_interval(change.Change.read(comparison))}"
-            for comparison in group
-        ]
+        [f"{comparison.subject} by {wording.change_and_interval(comparison.change)}" for comparison in group]
     )
 
 
 def _ranges(group: t.Sequence[Comparison]) -> str:
     """Return ``3 workloads by +5 to +9 %``, or ``gzip and zlib by +5 to +9 %``: of rates, and of times."""
     ranges = []
-    for better in dict.fromkeys(comparison["better"] for comparison in group):
-        members = [comparison for comparison in group if comparison["better"] == better]
-        changes = sorted(comparison["change"] for comparison in members)
+    for better in dict.fromkeys(comparison.better for comparison in group):
+        members = [comparison for comparison in group if comparison.better == better]
+        changes = sorted(comparison.change.value for comparison in members)
         low, high = (
             wording.signed_share(end, wording.digits(changes[0], changes[-1])) for end in (changes[0], changes[-1])
         )
         by = high if low == high else f"{low.removesuffix(' %')} to {high}"
         few = len(members) < wording.NAMED
-        named = list(map(wording.subject_of, members)) if few else [wording.counted(len(changes), _what(group))]
+        named = [one.subject for one in members] if few else [wording.counted(len(changes), _what(group))]
         ranges.append(f"{wording.join(named)} by {by}")
     return wording.join(ranges)
 
@@ -289,26 +303,23 @@ def _undecided(group: t.Sequence[Comparison]) -> str:
 
 
 def _undecided_text(comparison: Comparison) -> str:
-    if comparison["n"] < paired.MIN_BLOCKS:
+    if comparison.n < paired.MIN_BLOCKS:
         return (
-            f"{comparison['title']} has {comparison['n']} {'block' if comparison['n'] == 1 else 'blocks'} and needs at"
+            f"{comparison.title} has {comparison.n} {'block' if comparison.n == 1 else 'blocks'} and needs at"
             f" least {paired.MIN_BLOCKS}"
         )
-    return (
-        f"{wording.subject_of(comparison)} may change by anything from {wording.signed_share(comparison['change_low'])}"
-        f" to {wording.signed_share(comparison['change_high'])} with SMT off"
-    )
+    return f"{comparison.subject} may change by anything from {wording.ends(comparison.change)} with SMT off"
 
 
 def _named(group: t.Sequence[Comparison]) -> str:
     if len(group) > wording.NAMED:
         return f"{len(group)} {_what(group)}s"
-    return wording.join([comparison["title"] for comparison in group])
+    return wording.join([comparison.title for comparison in group])
 
 
 def _what(group: t.Sequence[Comparison]) -> str:
     """Return what comparisons are of: a workload can be measured at several values of its parameter."""
-    return "workload" if len({comparison["workload"] for comparison in group}) == len(group) else "load"
+    return "workload" if len({comparison.workload for comparison in group}) == len(group) else "load"
 
 
 def _of_best(analysis: HostAnalysis, standing: outcomes.Standing) -> list[str]:
@@ -348,8 +359,8 @@ def _of_other_arms(analysis: HostAnalysis) -> list[str]:
     by_arm: dict[str, dict[str, list[Comparison]]] = {}
     by_placement: dict[str, dict[str, list[Comparison]]] = {}
     for comparison in analysis.against_baseline:
-        by_arm.setdefault(comparison["effect"], {}).setdefault(comparison["placement"], []).append(comparison)
-        by_placement.setdefault(comparison["placement"], {}).setdefault(comparison["effect"], []).append(comparison)
+        by_arm.setdefault(comparison.effect, {}).setdefault(comparison.placement, []).append(comparison)
+        by_placement.setdefault(comparison.placement, {}).setdefault(comparison.effect, []).append(comparison)
     first, *others = (arm.name for arm in analysis.result.arms)
     baseline = analysis.titles[first]
     by_one = [
@@ -358,9 +369,9 @@ def _of_other_arms(analysis: HostAnalysis) -> list[str]:
         if {first, name} != {*recorded.OF_SMT} and (unable := _on_one_side(analysis, (first, name)))
     ]
     by_one += [
-        f"{wording.capital(load_limit.clause(analysis.result, comparison, ''))}."
-        for comparison in outcomes.served_by_one(analysis)
-        if not host_comparisons.is_of_smt(comparison)
+        f"{wording.capital(load_limit.clause(analysis.result, one, ''))}."
+        for one in outcomes.served_by_one(analysis)
+        if not one.is_of_smt
     ]
     if len(by_arm) > 1:
         return by_one + [
@@ -376,7 +387,7 @@ def _of_other_arms(analysis: HostAnalysis) -> list[str]:
                 group, "it", lambda open_ones: f"{_named(open_ones)} {wording.verb(open_ones, 'is', 'are')} not decided"
             )
             clauses.append(f"with {placements.title(placement)}: {clause}")
-            candidate = group[0]["candidate"]["arm_title"]
+            candidate = group[0].candidate.arm_title
         confounded = _confounded(itertools.chain(*groups.values()))
         sentences.append(f"{wording.capital(candidate)} against {baseline}, {'; '.join(clauses)}{confounded}.")
     return sentences
@@ -394,7 +405,7 @@ def _of_arm(group: t.Sequence[Comparison]) -> str:
     ``isolated changes gzip by +5 % (+4 to +6 %), better; oltp latency_p99 by +9 % (+7 to +11 %), worse``.
     """
     by = _by_verdict(group)
-    within = f"within {wording.margin(group[0]['margin'])}"
+    within = f"within {wording.margin(group[0].margin)}"
     parts = [f"changes {changes}"] if (changes := _changes(by, ("gain", "loss"))) else []
     if by["equivalent"]:
         unchanged = len(by["equivalent"]) == len(group)
@@ -405,32 +416,30 @@ def _of_arm(group: t.Sequence[Comparison]) -> str:
         )
     if by["inconclusive"]:
         parts.append(f"is not decided for {_named_open(by['inconclusive'])}")
-    return f"{group[0]['candidate']['arm_title']} {', and '.join(parts)}{_confounded(group)}"
+    return f"{group[0].candidate.arm_title} {', and '.join(parts)}{_confounded(group)}"
 
 
 def _confounded(group: t.Iterable[Comparison]) -> str:
-    return ", confounded with the reboot between" if any(comparison["confounded"] for comparison in group) else ""
+    return ", confounded with the reboot between" if any(comparison.confounded for comparison in group) else ""
 
 
 def _named_open(group: t.Sequence[Comparison]) -> str:
     """Name undecided workloads with what would decide them."""
     if len(group) > wording.NAMED:
         return f"{len(group)} {_what(group)}s"
-    return wording.join([f"{comparison['title']} ({_what_would_decide(comparison)})" for comparison in group])
+    return wording.join([f"{comparison.title} ({_what_would_decide(comparison)})" for comparison in group])
 
 
 def _what_would_decide(comparison: Comparison) -> str:
-    if comparison["n"] < paired.MIN_BLOCKS:
-        return f"{comparison['n']} of at least {paired.MIN_BLOCKS} blocks"
+    if comparison.n < paired.MIN_BLOCKS:
+        return f"{comparison.n} of at least {paired.MIN_BLOCKS} blocks"
     needs = advice.blocks_needed(comparison)
     more = (
         f"about {needs} blocks would decide"
         if needs and needs <= advice.MAX_BLOCKS
         else "it scatters too much for more blocks to decide"
     )
-    return (
-        f"{wording.signed_share(comparison['change_low'])} to {wording.signed_share(comparison['change_high'])}; {more}"
-    )
+    return f"{wording.ends(comparison.change)}; {more}"
 
 
 def _without_comparison(analysis: HostAnalysis) -> list[str]:
@@ -464,7 +473,7 @@ def _without_comparison(analysis: HostAnalysis) -> list[str]:
     shown = shown or _second_core(comparisons)
     if shown is None:
         measured = [] if comparisons else findings.measured(analysis)
-        few = max((comparison["n"] for comparison in comparisons if comparison["kind"] == "placement"), default=0)
+        few = max((comparison.n for comparison in comparisons if comparison.kind == "placement"), default=0)
         nothing = (
             f"{few} of at least {paired.MIN_BLOCKS} blocks say nothing of sharing a core yet."
             if 0 < few < paired.MIN_BLOCKS
@@ -503,13 +512,13 @@ def _of_a_part(comparisons: t.Sequence[Comparison]) -> list[str]:
     """
     by_placement: dict[str, list[Comparison]] = {}
     for comparison in host_comparisons.at_widest(comparisons):
-        if host_comparisons.is_of_smt(comparison):
-            by_placement.setdefault(comparison["placement"], []).append(host_comparisons.as_of_smt_off(comparison))
+        if comparison.is_of_smt:
+            by_placement.setdefault(comparison.placement, []).append(comparison.of_smt_off())
     changed = (paired.LOSS, paired.GAIN)
     return [
         f"With {placements.title(placement)}, {_clauses(group, 'turning SMT off', _undecided)}{_confounded(group)}."
         for placement, group in sorted(
-            by_placement.items(), key=lambda part: not any(comparison["verdict"] in changed for comparison in part[1])
+            by_placement.items(), key=lambda part: not any(comparison.verdict in changed for comparison in part[1])
         )
     ]
 
@@ -517,35 +526,25 @@ def _of_a_part(comparisons: t.Sequence[Comparison]) -> list[str]:
 def _from_placements(comparisons: t.Sequence[Comparison]) -> str | None:
     """Describe what the placements alone show about sharing a core, in one sentence; None where they show nothing."""
     for subject, base, group in _of_sharing(comparisons):
-        arm = group[0]["baseline"]
-        state = "As it is now" if arm["arm"] == arms.AS_FOUND else f"With {arm['arm_title']}"
+        arm = group[0].baseline
+        state = "As it is now" if arm.arm == arms.AS_FOUND else f"With {arm.arm_title}"
         # What all of it cost is no work, as joules are.
-        costs = [
-            comparison for comparison in group if (comparison["aggregate"], comparison["better"]) == ("sum", "lower")
-        ]
-        taken = [
-            comparison
-            for comparison in group
-            if comparison in costs or comparison["aggregate"] == workload_metrics.MEAN_PER_JOB
-        ]
-        done = [
-            comparison
-            for comparison in group
-            if comparison["aggregate"] in workload_metrics.ADDING_UP and comparison not in costs
-        ]
+        costs = [comparison for comparison in group if (comparison.aggregate, comparison.better) == ("sum", "lower")]
+        taken = [one for one in group if one in costs or one.aggregate == workload_metrics.MEAN_PER_JOB]
+        done = [one for one in group if one.aggregate in workload_metrics.ADDING_UP and one not in costs]
         # A response time is no work that is done.
         waits = [comparison for comparison in group if comparison not in done and comparison not in taken]
-        clauses = [f"did {_each(done, 'ratio', ('ci_low', 'ci_high'), f' the work of {base}')}"] if done else []
-        for metric in dict.fromkeys(comparison["metric"] for comparison in taken):
-            of_metric = [comparison for comparison in taken if comparison["metric"] == metric]
-            clauses.append(f"took {_each(of_metric, 'change', change.FIELDS[1:], f' the {metric} of {base}', 1.0)}")
-        times = [comparison for comparison in waits if comparison["unit"] in units.SECONDS]
+        clauses = [f"did {_each(done, f' the work of {base}', by_ratio=True)}"] if done else []
+        for metric in dict.fromkeys(comparison.metric for comparison in taken):
+            of_metric = [comparison for comparison in taken if comparison.metric == metric]
+            clauses.append(f"took {_each(of_metric, f' the {metric} of {base}')}")
+        times = [comparison for comparison in waits if comparison.unit in units.SECONDS]
         if times:
-            clauses.append(f"took {_each(times, 'change', change.FIELDS[1:], f' as long as {base}', 1.0)}")
+            clauses.append(f"took {_each(times, f' as long as {base}')}")
         others = [comparison for comparison in waits if comparison not in times]
-        for metric in dict.fromkeys(comparison["metric"] for comparison in others):
-            of_metric = [comparison for comparison in others if comparison["metric"] == metric]
-            clauses.append(f"had {_each(of_metric, 'change', change.FIELDS[1:], f' the {metric} of {base}', 1.0)}")
+        for metric in dict.fromkeys(comparison.metric for comparison in others):
+            of_metric = [comparison for comparison in others if comparison.metric == metric]
+            clauses.append(f"had {_each(of_metric, f' the {metric} of {base}')}")
         return f"{state}, {subject} {', and '.join(clauses)}."
     return None
 
@@ -556,11 +555,7 @@ def _of_sharing(comparisons: t.Sequence[Comparison]) -> t.Iterator[tuple[str, st
     """
 
     def with_effect(effect: str) -> list[Comparison]:
-        return [
-            comparison
-            for comparison in comparisons
-            if comparison["effect"] == effect and comparison["primary"] and comparison["n"] >= paired.MIN_BLOCKS
-        ]
+        return [one for one in comparisons if one.effect == effect and one.primary and one.n >= paired.MIN_BLOCKS]
 
     if of_effect := with_effect("smt_yield"):
         yield "all threads combined", "one worker per core", of_effect
@@ -568,24 +563,26 @@ def _of_sharing(comparisons: t.Sequence[Comparison]) -> t.Iterator[tuple[str, st
         yield "two workers on one core", "two on two cores", of_effect
     if of_effect := with_effect(host_comparisons.PACKING):
         packed, apart = min(
-            ((comparison["candidate"]["placement"], comparison["baseline"]["placement"]) for comparison in of_effect),
+            ((comparison.candidate.placement, comparison.baseline.placement) for comparison in of_effect),
             key=lambda pair: placements.rank(pair[0]),
         )
-        group = [comparison for comparison in of_effect if comparison["candidate"]["placement"] == packed]
+        group = [comparison for comparison in of_effect if comparison.candidate.placement == packed]
         yield placements.title(packed), placements.title(apart), group
 
 
-def _each(group: t.Sequence[Comparison], value: str, ends: tuple[str, str], what: str, added: float = 0.0) -> str:
+def _each(group: t.Sequence[Comparison], what: str, by_ratio: bool = False) -> str:
     """Return how many times something is so of each workload: ``1.25 times (1.20 to 1.30) the work of one worker per
     core (gzip) and 1.10 times (1.05 to 1.15) (zlib)``.
     """
     parts = [
-        _times(*(comparison[key] and comparison[key] + added for key in (value, *ends)))
-        for comparison in group[: wording.NAMED]
+        _times(one.ratio, one.ci_low, one.ci_high)
+        if by_ratio
+        else _times(1.0 + one.change.value, *(end and end + 1.0 for end in one.change[1:]))
+        for one in group[: wording.NAMED]
     ]
     return wording.join(
         [
-            f"{times}{'' if place else what} ({comparison['title']})"
+            f"{times}{'' if place else what} ({comparison.title})"
             for place, (times, comparison) in enumerate(zip(parts, group))
         ]
     )
@@ -594,18 +591,15 @@ def _each(group: t.Sequence[Comparison], value: str, ends: tuple[str, str], what
 def _second_core(comparisons: t.Sequence[Comparison]) -> str | None:
     """Describe whether two workers on two cores really had two cores: a hypervisor may hide the true topology."""
     group = [
-        comparison
-        for comparison in comparisons
-        if comparison["effect"] == "second_core"
-        and comparison["primary"]
-        and comparison["better"] == "higher"
-        and comparison["n"] >= paired.MIN_BLOCKS
+        one
+        for one in comparisons
+        if one.effect == "second_core" and one.primary and one.better == "higher" and one.n >= paired.MIN_BLOCKS
     ]
     if not group:
         return None
     # The workload with the largest loss is the most informative.
-    comparison = min(group, key=lambda comparison: comparison["ratio"])
-    shares = {smt_metrics.what_two_share(comparison[end] / 2, 1.0) for end in ("ci_low", "ci_high")}
+    comparison = min(group, key=lambda comparison: comparison.ratio)
+    shares = {smt_metrics.what_two_share((end or 0.0) / 2, 1.0) for end in (comparison.ci_low, comparison.ci_high)}
     meaning = (
         "which leaves open what they share"
         if len(shares) > 1
@@ -615,8 +609,8 @@ def _second_core(comparisons: t.Sequence[Comparison]) -> str | None:
             "cpu": "as if they were one CPU, although the topology calls them two cores",
         }[shares.pop()]
     )
-    times = _times(comparison["ratio"], comparison["ci_low"], comparison["ci_high"])
-    return f"Two workers on two cores did {times} the work of one alone ({comparison['title']}), {meaning}."
+    times = _times(comparison.ratio, comparison.ci_low, comparison.ci_high)
+    return f"Two workers on two cores did {times} the work of one alone ({comparison.title}), {meaning}."
 
 
 def _times(value: float, low: float | None, high: float | None) -> str:
@@ -624,37 +618,35 @@ def _times(value: float, low: float | None, high: float | None) -> str:
     return f"{value:.2f} times" + ("" if low is None or high is None else f" ({low:.2f} to {high:.2f})")
 
 
-def _confidence_text(used: t.Sequence[Comparison]) -> str:
+def _confidence_text(used: t.Sequence[Compared]) -> str:
     if not used:
         return "There is no comparison to be sure of."
-    blocks = sorted({comparison["n"] for comparison in used})
+    blocks = sorted({comparison.n for comparison in used})
     number = f"{blocks[0]}" if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
-    is_of_each = len({comparison["workload"] for comparison in used}) == len(used)
+    is_of_each = len({comparison.workload for comparison in used}) == len(used)
     counted = "workloads" if is_of_each else "comparisons"
-    family = f" for the {used[0]['family']} {counted} combined" if used[0]["family"] > 1 else ""
+    family = f" for the {used[0].family} {counted} combined" if used[0].family > 1 else ""
     one_block = blocks[-1] == 1
     kind = f"interleaved {'block' if one_block else 'blocks'}, paired"
-    if any(comparison["confounded"] for comparison in used):
+    if any(comparison.confounded for comparison in used):
         kind = f"{'block' if one_block else 'blocks'} of one boot on each side, not interleaved"
     sentences = [
         (
             f"{number} {kind};"
-            f" {wording.percent(used[0]['confidence'])} confidence{family}; effects within"
-            f" {wording.margin(used[0]['margin'])} count as none."
+            f" {wording.percent(used[0].confidence)} confidence{family}; effects within"
+            f" {wording.margin(used[0].margin)} count as none."
         )
     ]
-    looks = max(comparison["looks"] for comparison in used)
+    looks = max(comparison.looks for comparison in used)
     if looks:
         sentences.append(
             f"The plan looked at its samples {'once' if looks == 1 else f'{looks} times'}; intervals and verdicts hold"
             " over all planned looks."
         )
     # A plan that stopped at a verdict would have gone on for a smaller effect.
-    whole = [comparison for comparison in used if not looks or comparison["verdict"] == "inconclusive"]
+    whole = [comparison for comparison in used if not looks or comparison.verdict == "inconclusive"]
     least = [
-        comparison["minimum_detectable"]
-        for comparison in whole
-        if comparison["minimum_detectable"] is not None and comparison["n"] >= paired.MIN_BLOCKS
+        one.minimum_detectable for one in whole if one.minimum_detectable is not None and one.n >= paired.MIN_BLOCKS
     ]
     if least:
         sentences.append(f"An effect of {wording.percent(max(least))} would have been called in nine of ten such runs.")

@@ -16,11 +16,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
     recorded,
     smt_metrics,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison, place_of
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import outcomes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_arms import exposure
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import OPPOSITE
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 MIB = 1024 * 1024
 OVERCOMMIT_TESTS = {
@@ -28,8 +29,6 @@ OVERCOMMIT_TESTS = {
     "oom_killed": "it was promised them, and killed when it used them",
     "survived": "it was promised them, and could use them",
 }
-# A decided verdict -> its opposite.
-DECIDED = {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}
 
 
 def _observed(result: HostResult) -> list[str]:
@@ -65,27 +64,27 @@ def of_host(analysis: HostAnalysis) -> list[str]:
     result, comparisons, whole = analysis.result, analysis.comparisons, analysis.of_smt
     for comparison in comparisons:
         if (
-            comparison["effect"] in ("cost_of_sharing", "cost_of_sharing_alone")
-            and comparison["primary"]
-            and comparison["verdict"] != "inconclusive"
+            comparison.effect in ("cost_of_sharing", "cost_of_sharing_alone")
+            and comparison.primary
+            and comparison.verdict != "inconclusive"
         ):
-            cost = smt_metrics.of_comparison(comparison["effect"], comparison)
-            what = "work" if comparison["better"] == "higher" else comparison["metric"]
+            cost = smt_metrics.of_comparison(comparison.effect, comparison.aggregate, comparison)
+            what = "work" if comparison.better == "higher" else comparison.metric
             costs.append(
-                f"Cost of sharing a core, {comparison['title']}: while another runs on its sibling, a worker's {what}"
+                f"Cost of sharing a core, {comparison.title}: while another runs on its sibling, a worker's {what}"
                 f" changes by {wording.change_and_interval(cost.change)}."
             )
     costs.extend(
-        f"One worker alone, {wording.subject_of(comparison)}:"
-        f" {wording.change_and_interval(change.Change.read(comparison))} with"
-        f" {recorded.arm_title(result, comparison['effect'])}, {wording.VERDICT_TITLES[comparison['verdict']]}."
-        for comparison in comparisons
-        if (comparison["kind"], comparison["placement"]) == ("arm", placements.SINGLE)
-        and comparison["primary"]
-        and comparison["verdict"] in ("gain", "loss")
-        and not comparison["confounded"]
+        f"One worker alone, {one.subject}:"
+        f" {wording.change_and_interval(one.change)} with"
+        f" {recorded.arm_title(result, one.effect)}, {one.word}."
+        for one in comparisons
+        if (one.kind, one.placement) == ("arm", placements.SINGLE)
+        and one.primary
+        and one.verdict in ("gain", "loss")
+        and not one.confounded
         # Else it is said first.
-        and (whole or not host_comparisons.is_of_smt(comparison))
+        and (whole or not one.is_of_smt)
     )
     costs += _narrower(comparisons)
     same = _of_the_same_work(result, comparisons)
@@ -112,75 +111,60 @@ def _of_the_same_work(result: HostResult, comparisons: t.Iterable[Comparison]) -
     whether that is better, and where.
     """
     every = host_comparisons.at_widest(comparisons, every_metric=True)
-    same = {
-        place_of(comparison): comparison
-        for comparison in every
-        if comparison["primary"] and comparison["verdict"] == paired.EQUIVALENT
-    }
+    same = {one.place: one for one in every if one.primary and one.verdict == paired.EQUIVALENT}
     named = work_costs.TITLES
     return {
-        (_word(comparison), (comparison["metric"], place_of(comparison))): (
-            f"{comparison['title']}, {comparison['candidate']['arm_title']} against"
-            f" {comparison['baseline']['arm_title']}: the same"
-            f" {same[place_of(comparison)]['metric']}, and its {named[comparison['metric']]} change by"
-            f" {wording.judged(comparison)}"
-            f"{_charged(result, comparison)}."
+        (one.word, (one.metric, one.place)): (
+            f"{one.title}, {one.candidate.arm_title} against"
+            f" {one.baseline.arm_title}: the same"
+            f" {same[one.place].metric}, and its {named[one.metric]} change by"
+            f" {one.in_words}"
+            f"{_charged(result, one)}."
         )
-        for comparison in every
-        if comparison["metric"] in work_costs.METRICS
-        and comparison["verdict"] in DECIDED
-        and not comparison["confounded"]
-        and place_of(comparison) in same
+        for one in every
+        if one.metric in work_costs.METRICS and one.is_called and not one.confounded and one.place in same
     }
 
 
 def _charged(result: HostResult, comparison: Comparison) -> str:
     """Say where a change of CPU time is one of the number of threads that are charged for the same time."""
     before, after = outcomes.ran(result, comparison) or (0, 0)
-    if comparison["metric"] != work_costs.CPU_BY_WORK or before == after:
+    if comparison.metric != work_costs.CPU_BY_WORK or before == after:
         return ""
     return f": {'fewer' if after < before else 'more'} threads are charged for the same time"
-
-
-def _word(comparison: Comparison) -> str:
-    return wording.VERDICT_TITLES[comparison["verdict"]]
 
 
 def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
     """Describe what SMT off does to several workers that leave a part of the machine idle, where that is the opposite
     of what it does to the whole machine.
     """
-    opposite = {
-        comparison["workload"]: DECIDED.get(comparison["verdict"])
-        for comparison in host_comparisons.of_smt(comparisons)
-    }
+    opposite = {one.workload: OPPOSITE.get(one.verdict) for one in host_comparisons.of_smt(comparisons)}
     narrower = [
-        host_comparisons.as_of_smt_off(comparison)
-        for comparison in comparisons
-        if comparison["kind"] == "arm"
-        and comparison["primary"]
-        and comparison["placement"] not in (host_comparisons.WHOLE_MACHINE, placements.SINGLE)
-        and placements.numbered(comparison["placement"]) is None
-        and host_comparisons.is_of_smt(comparison)
-        and not comparison["confounded"]
+        one.of_smt_off()
+        for one in comparisons
+        if one.kind == "arm"
+        and one.primary
+        and one.placement not in (host_comparisons.WHOLE_MACHINE, placements.SINGLE)
+        and placements.numbered(one.placement) is None
+        and one.is_of_smt
+        and not one.confounded
     ]
-    against = [comparison for comparison in narrower if comparison["verdict"] == opposite.get(comparison["workload"])]
+    against = [comparison for comparison in narrower if comparison.verdict == opposite.get(comparison.workload)]
     sentences = [
-        f"With {placements.title(comparison['placement'])} turning SMT off changes {wording.subject_of(comparison)} by"
-        f" {wording.judged(comparison)}."
-        for comparison in against
+        f"With {placements.title(one.placement)} turning SMT off changes {one.subject} by {one.in_words}."
+        for one in against
     ]
-    return wording.first_of(sentences, "placements", list(map(_word, against)))
+    return wording.first_of(sentences, "placements", [comparison.word for comparison in against])
 
 
 def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
     further = [*beside_equal(comparisons), *against_primary(comparisons)]
     sentences = [
-        f"The other side of it, {comparison['title']}: with {comparison['candidate']['arm_title']}"
-        f" {work_costs.TITLES.get(comparison['metric'], comparison['metric'])} changes by {wording.judged(comparison)}."
-        for comparison in further
+        f"The other side of it, {one.title}: with {one.candidate.arm_title}"
+        f" {work_costs.TITLES.get(one.metric, one.metric)} changes by {one.in_words}."
+        for one in further
     ]
-    return wording.first_of(sentences, "metrics", list(map(_word, further)))
+    return wording.first_of(sentences, "metrics", [comparison.word for comparison in further])
 
 
 def beside_equal(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
@@ -188,12 +172,11 @@ def beside_equal(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
     became worse first. Other times follow from how many workers there are.
     """
     further = [
-        comparison
-        for comparison in _further(comparisons, paired.EQUIVALENT)
-        if comparison["verdict"] in DECIDED
-        and (comparison["aggregate"] == "max" or comparison["metric"].startswith("latency_"))
+        one
+        for one in _further(comparisons, paired.EQUIVALENT)
+        if one.is_called and (one.aggregate == "max" or one.metric.startswith("latency_"))
     ]
-    return sorted(further, key=lambda comparison: comparison["verdict"] != paired.LOSS)
+    return sorted(further, key=lambda comparison: comparison.verdict != paired.LOSS)
 
 
 def against_primary(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
@@ -201,10 +184,10 @@ def against_primary(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
     time is none of them: beside a busy sibling a thread is charged for all of its time (docs/measures.md).
     """
     return [
-        comparison
-        for verdict, opposite in DECIDED.items()
-        for comparison in _further(comparisons, verdict)
-        if comparison["verdict"] == opposite and comparison["metric"] != work_costs.CPU_BY_WORK
+        one
+        for verdict, opposite in OPPOSITE.items()
+        for one in _further(comparisons, verdict)
+        if one.verdict == opposite and one.metric != work_costs.CPU_BY_WORK
     ]
 
 
@@ -212,21 +195,16 @@ def _further(comparisons: t.Sequence[Comparison], verdict: str) -> list[Comparis
     """Return the further metrics of workloads with this verdict of their primary metric, of SMT off against SMT on and
     of other arms.
     """
-    every = [
-        host_comparisons.as_of_smt_off(comparison) if host_comparisons.is_of_smt(comparison) else comparison
-        for comparison in host_comparisons.at_widest(comparisons, every_metric=True)
-    ]
-    asked = {place_of(comparison) for comparison in every if comparison["primary"] and comparison["verdict"] == verdict}
+    every = [one.of_smt_off() for one in host_comparisons.at_widest(comparisons, every_metric=True)]
+    asked = {comparison.place for comparison in every if comparison.primary and comparison.verdict == verdict}
     # A most load is of all loads: what is served at each of them is beside it.
     most = {
         place[:1] + place[2:]
-        for place, comparison in ((place_of(comparison), comparison) for comparison in every)
-        if place in asked and comparison["metric"] == limits.MOST_LOAD
+        for place, comparison in ((comparison.place, comparison) for comparison in every)
+        if place in asked and comparison.metric == limits.MOST_LOAD
     }
     return [
-        comparison
-        for comparison in every
-        if not comparison["primary"]
-        and not comparison["confounded"]
-        and ((place := place_of(comparison)) in asked or place[:1] + place[2:] in most)
+        one
+        for one in every
+        if not one.primary and not one.confounded and ((place := one.place) in asked or place[:1] + place[2:] in most)
     ]

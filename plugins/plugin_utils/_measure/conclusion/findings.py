@@ -16,7 +16,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
     limits,
     measures,
     paired,
-    recorded,
     smt_metrics,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
@@ -56,19 +55,21 @@ def _sharing(result: HostResult, comparisons: t.Sequence[Comparison]) -> list[st
     """Say which of the explicit CPUs share a core, as two workers on them show, and whether the kernel says so, too.
     Where one workload loses too little for a single CPU, it is none, however much others lose.
     """
-    siblings = [set(core) for core in recorded.cores_of(result.facts)]
+    siblings = [set(core) for core in result.facts.core_cpus]
     # Each was compared with the first one, which may itself be a core that two workers share.
     measured: dict[tuple[t.Any, ...], dict[str, tuple[float, float]]] = {}
     for comparison in comparisons:
         if (
-            comparison["effect"] == host_comparisons.OTHER_CPUS
-            and comparison["primary"]
-            and comparison["n"] >= paired.MIN_BLOCKS
+            comparison.effect == host_comparisons.OTHER_CPUS
+            and comparison.primary
+            and comparison.n >= paired.MIN_BLOCKS
+            and comparison.ci_low is not None
+            and comparison.ci_high is not None
         ):
-            first = comparison["baseline"]["placement"]
-            key = comparison["workload"], comparison.get("parameter"), comparison["baseline"]["arm"], first
+            first = comparison.baseline.placement
+            key = *comparison.work, comparison.baseline.arm, first
             of_first = measured.setdefault(key, {first: (1.0, 1.0)})
-            of_first[comparison["candidate"]["placement"]] = comparison["ci_low"], comparison["ci_high"]
+            of_first[comparison.candidate.placement] = comparison.ci_low, comparison.ci_high
     shares: dict[tuple[int, ...], list[str]] = {}
     for spots in measured.values():
         fastest = max(spots.values(), key=math.prod)

@@ -24,7 +24,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
     recorded,
     streams,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Compared, Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.measures import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import pooled
@@ -76,14 +76,26 @@ class Standing:
         return {"best": self.best, "better_than_baseline": list(self.better), "pairs": pairs}
 
 
-def outcome(group: t.Sequence[Comparison]) -> str:
+class Said(t.Protocol):
+    """What has a verdict of two arms."""
+
+    @property
+    def verdict(self) -> str:
+        """The verdict."""
+
+    @property
+    def confounded(self) -> bool:
+        """Whether it is confounded with the reboot between."""
+
+
+def outcome(group: t.Sequence[Said]) -> str:
     """Combine the verdicts of comparisons: ``worse``, ``better``, ``equal``, ``by_workload``, ``undecided``,
     ``not_compared`` or ``hosts_disagree``.
     """
-    verdicts = {comparison["verdict"] for comparison in group}
+    verdicts = {comparison.verdict for comparison in group}
     if not verdicts:
         return NOT_COMPARED
-    if any(comparison["confounded"] for comparison in group):
+    if any(comparison.confounded for comparison in group):
         return UNDECIDED
     if HOSTS_DISAGREE in verdicts:
         return HOSTS_DISAGREE
@@ -94,14 +106,14 @@ def outcome(group: t.Sequence[Comparison]) -> str:
     return WORSE if "loss" in verdicts else BETTER if "gain" in verdicts else EQUAL
 
 
-def served_by_one(analysis: HostAnalysis) -> list[Comparison]:
+def served_by_one(analysis: HostAnalysis) -> list[Compared]:
     """Return what stands for comparisons without a ratio: of most loads of which one side serves none, None, that was
     measured, and of failures at a rate that is given, by the blocks in which one side has more (sign test). Those of
     SMT on and off are of the whole machine and of SMT off.
     """
     result, (margin, confidence, compare) = analysis.result, analysis.settings
     by_place: dict[tuple[str, float | None, str, str], dict[str, Level]] = {}
-    given = {host_comparisons.place_of(comparison) for comparison in analysis.comparisons if comparison.get("given")}
+    given = {comparison.place for comparison in analysis.comparisons if comparison.given}
     samples = recorded.by_key(result) if given else {}
     # Most results have no limit, and of many hosts nobody asks for the levels.
     for level in analysis.levels if limits.limited(result) or given else ():
@@ -132,45 +144,38 @@ def served_by_one(analysis: HostAnalysis) -> list[Comparison]:
                 verdict = paired.INCONCLUSIVE if not called else paired.LOSS if more[0] else paired.GAIN
             else:
                 continue
-            named = [{**recorded.named_arm(result, name), "placement": placement} for name in pair]
             keys = (placement, pair[0]), (placement, pair[1])
             of_boots = host_comparisons.basis(result, ("arm", pair[1], placement, *keys)) == host_comparisons.BOOTS
             judged.append(
-                {
-                    **measures.describe_workload(result, workload, parameter, metric).described(),
-                    "primary": True,
-                    "kind": "arm",
-                    "effect": pair[1],
-                    "placement": placement,
-                    "confounded": of_boots and bool(result.plan.confounded),
-                    **dict(zip(("baseline", "candidate"), named)),
-                    "given": metric != limits.MOST_LOAD,
-                    **dict(zip(("baseline_value", "candidate_value"), (side.value for side in sides))),
-                    **dict.fromkeys(("ci_low", "minimum_detectable")),
-                    "confidence": confidence,
-                    "margin": margin,
-                    "family": 1,
-                    "looks": 0,
-                    "n": blocks,
-                    "dropped_blocks": served[0].n + served[0].failed - blocks,
-                    "verdict": verdict if blocks >= paired.MIN_BLOCKS else paired.INCONCLUSIVE,
-                }
+                Compared(
+                    **{**vars(measures.describe_workload(result, workload, parameter, metric)), "primary": True},
+                    kind="arm",
+                    effect=pair[1],
+                    placement=placement,
+                    confounded=of_boots and bool(result.plan.confounded),
+                    baseline=host_comparisons.side_of(result, *keys[0]),
+                    candidate=host_comparisons.side_of(result, *keys[1]),
+                    given=metric != limits.MOST_LOAD,
+                    baseline_value=sides[0].value,
+                    candidate_value=sides[1].value,
+                    confidence=confidence,
+                    margin=margin,
+                    n=blocks,
+                    dropped_blocks=served[0].n + served[0].failed - blocks,
+                    verdict=verdict if blocks >= paired.MIN_BLOCKS else paired.INCONCLUSIVE,
+                )
             )
     widest = list(map(id, host_comparisons.at_widest([*analysis.comparisons, *judged])))
     return [
-        comparison
-        for comparison in judged
-        if (
-            comparison["placement"] == host_comparisons.WHOLE_MACHINE
-            if host_comparisons.is_of_smt(comparison)
-            else id(comparison) in widest
-        )
+        one
+        for one in judged
+        if (one.placement == host_comparisons.WHOLE_MACHINE if one.is_of_smt else id(one) in widest)
     ]
 
 
-def of_smt_by_one(analysis: HostAnalysis) -> list[Comparison]:
+def of_smt_by_one(analysis: HostAnalysis) -> list[Compared]:
     """Return those of :func:`served_by_one` that are of SMT on and off."""
-    return list(filter(host_comparisons.is_of_smt, served_by_one(analysis)))
+    return [one for one in served_by_one(analysis) if one.is_of_smt]
 
 
 def deciding(analysis: HostAnalysis) -> list[Comparison]:
@@ -181,12 +186,7 @@ def deciding(analysis: HostAnalysis) -> list[Comparison]:
     whole = _of_the_whole(analysis)
     return [
         *analysis.of_smt,
-        *(
-            comparison
-            for curve in analysis.curves
-            for comparison in curve.deciding()
-            if curve.workload not in whole or comparison["verdict"] in (paired.GAIN, paired.LOSS)
-        ),
+        *(one for curve in analysis.curves for one in curve.deciding() if curve.workload not in whole or one.is_called),
     ]
 
 
@@ -198,7 +198,7 @@ def is_by_streams(analysis: HostAnalysis) -> bool:
 
 def _of_the_whole(analysis: HostAnalysis) -> set[str]:
     """Return the workloads that were compared on the whole machine."""
-    return {comparison["workload"] for comparison in [*analysis.of_smt, *of_smt_by_one(analysis)]}
+    return {comparison.workload for comparison in [*analysis.of_smt, *of_smt_by_one(analysis)]}
 
 
 def _curves(analysis: HostAnalysis) -> list[streams.Curve]:
@@ -210,23 +210,16 @@ def parts_against(analysis: HostAnalysis) -> list[Comparison]:
     """Return the comparisons of SMT off against SMT on of workloads that were compared on a part of the machine only,
     at the widest of them, with a verdict that none of those has that decide.
     """
-    verdicts = {comparison["verdict"] for comparison in [*deciding(analysis), *of_smt_by_one(analysis)]}
+    verdicts = {comparison.verdict for comparison in [*deciding(analysis), *of_smt_by_one(analysis)]}
     if not verdicts:
         return []
     called = {paired.GAIN, paired.LOSS} - verdicts
     known = _of_the_whole(analysis) | {curve.workload for curve in analysis.curves}
     return [
-        comparison
-        for comparison in map(_of_smt_off, host_comparisons.at_widest(analysis.comparisons))
-        if host_comparisons.is_of_smt(comparison)
-        and comparison["workload"] not in known
-        and not comparison["confounded"]
-        and comparison["verdict"] in called
+        one
+        for one in map(Comparison.of_smt_off, host_comparisons.at_widest(analysis.comparisons))
+        if one.is_of_smt and one.workload not in known and not one.confounded and one.verdict in called
     ]
-
-
-def _of_smt_off(comparison: Comparison) -> Comparison:
-    return host_comparisons.as_of_smt_off(comparison) if host_comparisons.is_of_smt(comparison) else comparison
 
 
 def on_one_side(analysis: HostAnalysis, pair: tuple[str, str] = recorded.OF_SMT) -> list[Unable]:
@@ -286,7 +279,7 @@ def _workers(result: HostResult, placement: str, arm: str) -> int | None:
 
 def ran(result: HostResult, comparison: Comparison) -> list[int]:
     """Return how many workers ran on both sides of a comparison; empty where that is not known."""
-    numbers = [_workers(result, comparison["placement"], comparison[side]["arm"]) for side in ("baseline", "candidate")]
+    numbers = [_workers(result, comparison.placement, arm) for arm in comparison.sides]
     return [number for number in numbers if number] if None not in numbers else []
 
 
@@ -294,8 +287,8 @@ def says_nothing_of_all(result: HostResult, comparison: Comparison) -> bool:
     """Return whether a comparison is of what one worker has, while more of them ran on one side: which side did more is
     not known. A response time is what is asked for, where it was declared to be one (``max``).
     """
-    is_of_one = comparison["aggregate"] in ("mean", workload_metrics.MEAN_PER_JOB)
-    return is_of_one and comparison.get("parameter") is None and len(set(ran(result, comparison))) > 1
+    is_of_one = comparison.aggregate in ("mean", workload_metrics.MEAN_PER_JOB)
+    return is_of_one and comparison.parameter is None and len(set(ran(result, comparison))) > 1
 
 
 def of_smt(analysis: HostAnalysis) -> str:
@@ -312,11 +305,7 @@ def is_incomplete(analysis: HostAnalysis) -> bool:
     compared on a part of the machine only and says the opposite there, or of what all workers did where only that of
     each is known; or of what may differ at a rate that was asked for.
     """
-    asked = [
-        comparison
-        for comparison in deciding(analysis)
-        if comparison.get("given") and comparison["better"] == "higher" and comparison.get("parameter")
-    ]
+    asked = [one for one in deciding(analysis) if one.given and one.better == "higher" and one.parameter]
     return bool(
         (asked and not of_smt_by_one(analysis))
         or on_one_side(analysis)
@@ -333,15 +322,15 @@ def is_incomplete(analysis: HostAnalysis) -> bool:
 
 def standing(analysis: HostAnalysis) -> Standing:
     """Return how the arms of a run stand to each other."""
-    groups: dict[tuple[str, str], list[Comparison]] = {}
+    groups: dict[tuple[str, str], list[Compared]] = {}
     for comparison in [*deciding(analysis), *analysis.of_other_arms, *served_by_one(analysis)]:
-        baseline, candidate = host_comparisons.sides_of(comparison)
+        baseline, candidate = comparison.sides
         groups.setdefault((candidate, baseline), []).append(comparison)
-    subjects = set(map(_subject, itertools.chain(*groups.values())))
+    subjects = {one.work for one in itertools.chain(*groups.values())}
     outcomes = {
         (candidate, baseline): of_pair(analysis, (baseline, candidate), group)
         # Undecided where it lacks what other pairs were compared with, since that may be what would have lost.
-        if set(map(_subject, group)) == subjects
+        if {one.work for one in group} == subjects
         else UNDECIDED
         for (candidate, baseline), group in groups.items()
     }
@@ -362,13 +351,9 @@ def standing(analysis: HostAnalysis) -> Standing:
     )
 
 
-def of_pair(analysis: HostAnalysis, pair: tuple[str, str], group: t.Sequence[Comparison]) -> str:
+def of_pair(analysis: HostAnalysis, pair: tuple[str, str], group: t.Sequence[Compared]) -> str:
     """Return the outcome of comparisons of two arms, the baseline first; undecided where they agree, and one arm cannot
     do what the other one can.
     """
     verdict = outcome(group)
     return UNDECIDED if verdict in (WORSE, BETTER, EQUAL) and on_one_side(analysis, pair) else verdict
-
-
-def _subject(comparison: Comparison) -> tuple[str, float | None]:
-    return comparison["workload"], comparison.get("parameter")

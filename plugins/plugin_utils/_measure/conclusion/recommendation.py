@@ -20,7 +20,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
     limits,
     recorded,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Compared, Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import (
     advice,
@@ -31,7 +31,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_arms import exposure
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_cautions import cautions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_loads import load_limit
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,29 +47,89 @@ class Licence:
     price: float
 
 
-def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> dict[str, t.Any]:
+@dataclasses.dataclass(frozen=True)
+class Reason:
+    """A reason for a choice.
+
+    Attributes:
+        about: ``performance``, ``vulnerability`` or ``licence``.
+        points_to: ``on``, ``off`` or None.
+        text: the reason.
+        facts: its numbers.
+    """
+
+    about: str
+    points_to: str | None
+    text: str
+    facts: dict[str, t.Any]
+
+    def described(self) -> dict[str, t.Any]:
+        """Return it as plain data."""
+        return {"about": self.about, "points_to": self.points_to, "text": self.text, **self.facts}
+
+
+@dataclasses.dataclass(frozen=True)
+class ArmOutcome:
+    """The outcome of an arm that has nothing to do with SMT, about which nothing is chosen; ``outcome`` is one of
+    :func:`outcomes.outcome`.
+    """
+
+    name: str
+    title: str
+    outcome: str
+    reasons: list[Reason]
+    measure: advice.More | None
+
+    def described(self) -> dict[str, t.Any]:
+        """Return it as plain data."""
+        return {**vars(self), **_plain(self.reasons, self.measure)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Recommendation:
+    """The recommendation for one host.
+
+    Attributes:
+        choice: a value of :mod:`conclusion`.
+        decided_by: ``performance``, ``other reasons`` or None.
+        agreed: whether a side is chosen and no reason points to the other one.
+        reasons: each.
+        measure: how much more to measure, or None.
+        arms: the outcome of each arm that has nothing to do with SMT.
+        standing: of all arms.
+    """
+
+    choice: str
+    decided_by: str | None
+    agreed: bool
+    reasons: list[Reason]
+    measure: advice.More | None
+    arms: list[ArmOutcome]
+    standing: outcomes.Standing
+
+    def described(self) -> dict[str, t.Any]:
+        """Return it as plain data."""
+        fields = {name: value for name, value in vars(self).items() if name != "standing"}
+        arms = [arm.described() for arm in self.arms]
+        return {**fields, **_plain(self.reasons, self.measure), "arms": arms, **self.standing.described()}
+
+
+def _plain(reasons: t.Sequence[Reason], measure: advice.More | None) -> dict[str, t.Any]:
+    return {"reasons": [reason.described() for reason in reasons], "measure": measure and measure._asdict()}
+
+
+def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> Recommendation:
     """Make the recommendation for one host.
 
     Args:
         analysis: of the host.
         licence: the price of licensed software, or None.
-
-    Returns:
-        ``{choice, decided_by, agreed, reasons, measure, arms, best, better_than_baseline, pairs}``.
-        ``choice`` is a value of :mod:`conclusion`; ``decided_by`` is
-        ``performance``, ``other reasons`` or None; ``agreed`` is true when a side is chosen and no reason points to the
-        other one; each reason is ``{about, points_to, text, ...}`` with ``about`` one of ``performance``,
-        ``vulnerability``, ``licence`` and ``points_to`` ``on``, ``off`` or None; ``measure`` is None or
-        ``{blocks, seconds, text}``, how much more to measure, with None for unknown numbers. ``arms`` has one
-        ``{name, title, outcome, reasons, measure}`` for each arm that has nothing to do with SMT, with ``outcome`` from
-        :func:`outcomes.outcome`; about these nothing is chosen. ``best``, ``better_than_baseline`` and ``pairs`` are
-        those of :class:`outcomes.Standing`, of all arms.
     """
     result, main = analysis.result, outcomes.deciding(analysis)
     every = [*main, *outcomes.of_smt_by_one(analysis)]
     performance = conclusion.CHOICES.get(outcome := outcomes.of_smt(analysis), outcome)
     others = [*_vulnerabilities(result), *_licence(result, main, licence)]
-    sides = {reason["points_to"] for reason in others} - {None}
+    sides = {reason.points_to for reason in others} - {None}
     choice, decided_by = performance, "performance" if performance in (conclusion.ON, conclusion.OFF) else None
     # Where the work is the same either way something else may not be, such as the tail of response times.
     # And where a response time was asked for, all workers together may do less.
@@ -79,116 +139,86 @@ def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> dict[st
         costs.beside_equal(analysis.comparisons)
         if performance == conclusion.EITHER
         else [
-            comparison
-            for comparison in costs.against_primary(analysis.comparisons)
-            if (comparison["aggregate"] in workload_metrics.ADDING_UP or comparison["workload"] in limited)
-            and comparison["placement"] == host_comparisons.WHOLE_MACHINE
+            one
+            for one in costs.against_primary(analysis.comparisons)
+            if (one.aggregate in workload_metrics.ADDING_UP or one.workload in limited)
+            and one.placement == host_comparisons.WHOLE_MACHINE
         ]
     )
     of_performance = [_performance(result, comparison) for comparison in every]
-    further_reasons = [
-        _performance(result, comparison) for comparison in further if host_comparisons.is_of_smt(comparison)
-    ]
-    against = {reason["points_to"] for reason in further_reasons} - {None} - sides
+    further_reasons = [_performance(result, comparison) for comparison in further if comparison.is_of_smt]
+    against = {reason.points_to for reason in further_reasons} - {None} - sides
     if performance == conclusion.EITHER and len(sides) == 1 and not against:
-        choice, decided_by = sides.pop(), "other reasons"
+        choice, decided_by = next(side for side in sides if side), "other reasons"
     reasons = [*of_performance, *further_reasons, *others]
-    pointed = {reason["points_to"] for reason in reasons} - {None}
-    return {
-        "choice": choice,
-        "decided_by": decided_by,
+    pointed = {reason.points_to for reason in reasons} - {None}
+    return Recommendation(
+        choice,
+        decided_by,
         # What is 0 in some samples, as a number of errors, has no verdict, and may be what matters. So may be failures.
-        "agreed": choice in (conclusion.ON, conclusion.OFF)
+        choice in (conclusion.ON, conclusion.OFF)
         and pointed == {choice}
         and not cautions.zero_on_one_side(analysis)
         and not cautions.failed_on_one_side(analysis),
-        "reasons": reasons,
-        "measure": advice.more_to_measure(result, every, analysis.curves),
-        "arms": [_arm(analysis, *arm) for arm in recorded.other_arms(result).items()],
-        **outcomes.standing(analysis).described(),
-    }
+        reasons,
+        advice.more_to_measure(result, every, analysis.curves),
+        [_arm(analysis, *arm) for arm in recorded.other_arms(result).items()],
+        outcomes.standing(analysis),
+    )
 
 
-def _arm(analysis: HostAnalysis, name: str, title: str) -> dict[str, t.Any]:
+def _arm(analysis: HostAnalysis, name: str, title: str) -> ArmOutcome:
     """Return the outcome of an arm other than SMT on and off against the baseline."""
     result = analysis.result
     compared = [*analysis.against_baseline, *outcomes.served_by_one(analysis)]
     pair = (result.arms[0].name, name)
-    group = [comparison for comparison in compared if host_comparisons.sides_of(comparison) == pair]
-    return {
-        "name": name,
-        "title": title,
-        "outcome": outcomes.of_pair(analysis, pair, group),
-        "reasons": [_performance(result, comparison) for comparison in group],
-        "measure": advice.more_to_measure(result, group),
-    }
+    group = [comparison for comparison in compared if comparison.sides == pair]
+    outcome = outcomes.of_pair(analysis, pair, group)
+    reasons = [_performance(result, comparison) for comparison in group]
+    return ArmOutcome(name, title, outcome, reasons, advice.more_to_measure(result, group))
 
 
-def _performance(result: HostResult, comparison: Comparison) -> dict[str, t.Any]:
-    points_to = (
-        {"gain": conclusion.OFF, "loss": conclusion.ON}.get(comparison["verdict"])
-        if comparison["effect"] == arms.SMT_OFF
-        else None
-    )
-    common = {
-        "about": "performance",
-        "workload": comparison["workload"],
-        "points_to": points_to,
-        "verdict": comparison["verdict"],
-    }
-    if "ratio" not in comparison:
-        return {
-            **common,
-            "n": comparison["n"],
-            "margin": comparison["margin"],
-            "text": load_limit.clause(result, comparison, ""),
-        }
-    turned = load_limit.as_said(comparison, len(result.arms))
-    where = recorded.arm_title(result, turned["candidate"]["arm"])
-    return {
-        **common,
-        "verdict": turned["verdict"],
-        **{key: turned[key] for key in ("ratio", "ci_low", "ci_high", *change.FIELDS, "n", "margin")},
-        "text": (
-            f"{wording.subject_of(turned)}: {wording.change_and_interval(change.Change.read(turned))} with {where},"
-            f" {wording.VERDICT_TITLES[turned['verdict']]}"
-        ),
-    }
+def _performance(result: HostResult, comparison: Compared) -> Reason:
+    points_to = {"gain": conclusion.OFF, "loss": conclusion.ON} if comparison.effect == arms.SMT_OFF else {}
+    names, text = ["workload", "verdict", "n", "margin"], load_limit.clause(result, comparison, "")
+    said, change = comparison, {}
+    if isinstance(comparison, Comparison):
+        said = turned = comparison.as_said(len(result.arms))
+        names += ["ratio", "ci_low", "ci_high"]
+        change = turned.change.described()
+        where = recorded.arm_title(result, turned.candidate.arm)
+        text = f"{turned.subject}: {wording.change_and_interval(turned.change)} with {where}, {turned.word}"
+    facts = {**{name: getattr(said, name) for name in names}, **change}
+    return Reason("performance", points_to.get(comparison.verdict), text, facts)
 
 
-def _vulnerabilities(result: HostResult) -> list[dict[str, t.Any]]:
+def _vulnerabilities(result: HostResult) -> list[Reason]:
     return [
-        {
-            "about": "vulnerability",
-            "name": name,
-            "points_to": conclusion.OFF,
-            "text": f"with SMT on the kernel calls this host vulnerable to {name}",
-        }
+        Reason(
+            "vulnerability",
+            conclusion.OFF,
+            f"with SMT on the kernel calls this host vulnerable to {name}",
+            {"name": name},
+        )
         for name in exposure.exposed(result) or ()
     ]
 
 
-def _licence(result: HostResult, main: t.Sequence[Comparison], licence: Licence | None) -> list[dict[str, t.Any]]:
+def _licence(result: HostResult, main: t.Sequence[Comparison], licence: Licence | None) -> list[Reason]:
     """Return the cost of licences with SMT on and off, and for the same work."""
     if licence is None:
         return []
     counts = {side: _licences(result, side, licence.per) for side in (arms.SMT_ON, arms.SMT_OFF)}
     with_smt, without = counts[arms.SMT_ON], counts[arms.SMT_OFF]
     if not with_smt or not without:
-        return [
-            {
-                "about": "licence",
-                "per": licence.per,
-                "points_to": None,
-                "text": f"how many {licence.per}s are licensed is not known: no sibling list",
-            }
-        ]
+        text = f"how many {licence.per}s are licensed is not known: no sibling list"
+        return [Reason("licence", None, text, {"per": licence.per})]
     price = {"on": with_smt * licence.price, "off": without * licence.price}
     # Money for the same work, SMT off by SMT on, for each workload whose change is known.
     by_work = [
-        without / with_smt / comparison["ratio"]
-        for comparison in main
-        if comparison["verdict"] != "inconclusive" and comparison["aggregate"] in workload_metrics.ADDING_UP
+        without / with_smt / one.ratio
+        for one in main
+        if one.verdict != "inconclusive" and one.aggregate in workload_metrics.ADDING_UP
     ]
     points_to = None
     if by_work and max(by_work) < 1:
@@ -202,21 +232,13 @@ def _licence(result: HostResult, main: t.Sequence[Comparison], licence: Licence 
     if by_work:
         ends = dict.fromkeys(f"{end:.2f}" for end in (min(by_work), max(by_work)))
         text += f"; for the same work SMT off costs {' to '.join(ends)} times as much"
-    return [
-        {
-            "about": "licence",
-            "per": licence.per,
-            "points_to": points_to,
-            "licences": {"on": with_smt, "off": without},
-            "price": price,
-            "text": text,
-        }
-    ]
+    counted = {"per": licence.per, "licences": {"on": with_smt, "off": without}, "price": price}
+    return [Reason("licence", points_to, text, counted)]
 
 
 def _licences(result: HostResult, arm: str, per: str) -> int | None:
     """Return the number of cores, or of online threads in an arm; None where the topology is unknown."""
-    cores = recorded.cores_of(result.facts)
+    cores = result.facts.core_cpus
     if per == "core" or arm == arms.SMT_OFF:
         return len(cores) or None
     return sum(map(len, cores)) or None

@@ -11,8 +11,10 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage import look
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage.cores import Span
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage.room import Use
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.registered import why
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import terminal_table, wording
 
 MAX_TEXT = 200
 # How much room is left, as :func:`cells` says it.
@@ -75,36 +77,31 @@ class HostLook:
         return Use(**values)
 
 
-def host(name: str, registered: t.Any, yields: t.Iterable[str], facts: fields.Facts | None = None) -> HostLook:
+def host(name: str, answer: t.Mapping[str, t.Any], yields: t.Iterable[str], facts: Facts | None = None) -> HostLook:
     """Return a host's look from what its task registered.
 
     Args:
         name: of the host.
-        registered: of the task.
+        answer: what the task registered.
         yields: the workloads whose yield was measured.
-        facts: ``ansible_facts['smt']`` of the host, if they are known.
+        facts: of the host, if they are known.
     """
-    answer = registered if isinstance(registered, dict) else {}
     if not {"use", "cores", "units", "pairs"} <= set(answer):
-        return HostLook(
-            name, fields.line(fields.why(answer), MAX_TEXT) or "it was not looked at: an earlier task failed", {}
-        )
-    known = facts or {}
-    is_without = known.get("hypervisor") is not None and known.get("supported") is not True
-    return HostLook(name, None, answer, tuple(yields), fields.open_by_smt(known), is_without)
+        return HostLook(name, why(answer, MAX_TEXT) or "it was not looked at: an earlier task failed", {})
+    if facts is None:
+        return HostLook(name, None, answer, tuple(yields))
+    return HostLook(name, None, answer, tuple(yields), facts.open_by_smt(), facts.is_guest_without_siblings)
 
 
-def if_looked(name: str, registered: t.Any, facts: fields.Facts | None = None) -> HostLook | None:
+def if_looked(name: str, answer: t.Mapping[str, t.Any], facts: Facts | None = None) -> HostLook | None:
     """Return a host's look where there was to be one: its task was not skipped, and nothing before it failed.
 
     Args:
         name: of the host.
-        registered: of the task.
+        answer: what the task registered.
         facts: as for :func:`host`.
     """
-    if not isinstance(registered, dict) or registered.get("skipped") is True:
-        return None
-    return host(name, registered, [], facts)
+    return None if not answer or answer.get("skipped") is True else host(name, answer, [], facts)
 
 
 def sentences(host: HostLook) -> list[str]:
@@ -210,7 +207,7 @@ def _minutes(seconds_an_hour: float) -> str:
 
 def unit_title(unit: str | None) -> str:
     """Return a unit for people; it is what a host says."""
-    return fields.line(unit, MAX_TEXT) or NOT_NAMED
+    return text.line(unit or "", MAX_TEXT) or NOT_NAMED
 
 
 def described(host: HostLook) -> dict[str, t.Any]:
@@ -233,7 +230,7 @@ def answered(host: HostLook, name: str) -> t.Any:
 
 def table(hosts: t.Sequence[HostLook]) -> list[str]:
     """Format the hosts as lines of a table, and a last line with counts."""
-    return fields.table(COLUMNS, map(_cells, ordered(hosts)), summary(hosts))
+    return terminal_table.of_hosts(COLUMNS, map(_cells, ordered(hosts)), summary(hosts))
 
 
 def ordered(hosts: t.Sequence[HostLook]) -> list[HostLook]:

@@ -16,6 +16,7 @@ import statistics
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import distributions, ranks, verdicts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 # Up to so many hosts each one is left out in turn. Of more, those without which the test moves the most, each way.
 ALL_TRIED = 32
@@ -176,3 +177,42 @@ def _blocks(before: Logs, after: Logs) -> ranks.Paired:
 
 def _ratios(before: Logs, after: Logs) -> list[float]:
     return [other - log for log, other in zip(before, after)]
+
+
+def sentence(
+    said: str, turned_by: t.Mapping[str, str], more_hosts: int | None, hosts: int, of_class: bool = False
+) -> str:
+    """Say which host alone turns a verdict about several hosts, what the others say without it,
+    and how many more it takes; empty where none does.
+
+    Args:
+        said: the verdict.
+        turned_by: from :func:`turned_by`.
+        more_hosts: likewise.
+        hosts: how many there are.
+        of_class: whether they stand for a hardware class, for which one host alone does not speak.
+    """
+    if not turned_by:
+        return ""
+    names = list(turned_by)
+    others_say = wording.join(
+        [wording.VERDICT_TITLES.get(verdict, verdict) for verdict in dict.fromkeys(turned_by.values())]
+    )
+    if said == verdicts.INCONCLUSIVE:
+        return (
+            f"{wording.named(names)} alone {wording.verb(names, 'keeps', 'keep')} this open: without it the other"
+            f" {hosts - 1} say {others_say}."
+        )
+    takes = (
+        "more hosts like the others would hardly tell"
+        if more_hosts is None
+        else f"it takes about {more_hosts} more {wording.verb(range(more_hosts), 'host', 'hosts')}"
+    )
+    if hosts == 1:
+        return f"{names[0]} alone says this; {takes}."
+    if hosts == 2 and of_class:
+        return f"One host does not speak for its class, so each of {wording.named(names)} is needed for this; {takes}."
+    others = "the other host says" if hosts == 2 else f"the other {hosts - 1} say"
+    several = f"One host alone turns this, each of {wording.named(names)}"
+    alone = f"{names[0]} alone turns this" if len(names) == 1 else several
+    return f"{alone}: without it {others} {others_say}; {takes}."

@@ -20,11 +20,14 @@ others.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import distributions, ranks, verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Ratio
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import leave_one_out
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
@@ -39,7 +42,6 @@ MIN_VARIANCE = 1e-18
 # What the numbers of a workload mean. Values of hosts that differ in it are not of one thing.
 DECLARED = ("metric", "unit", "better", "aggregate")
 
-Comparison = t.Mapping[str, t.Any]
 # Host -> its comparison.
 Hosts = t.Mapping[str, Comparison]
 
@@ -56,6 +58,46 @@ class Blocks(t.NamedTuple):
     log: float
     variance: float
     freedom: float
+
+
+class Heterogeneity(t.NamedTuple):
+    """Cochran's Q, the p-value that hosts without any difference between them have so much of it, and the same for
+    all workloads.
+    """
+
+    q: float | None
+    p_value: float
+    p_adjusted: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pooled(Ratio):
+    """What the hosts of a class say combined, with hosts in the place of blocks; ``family`` counts the workloads of two
+    hosts or more: one host has no verdict for its class, and cannot make the others' stricter by workloads of its own.
+
+    Attributes:
+        blocks: those of all hosts.
+        tau: how much hosts differ, as a share, without the noise of their blocks (0.02 is 2 %); None if it is not
+            known.
+        heterogeneity: the test of that, or None.
+        said: the hosts that are decided by themselves: verdict -> names.
+        confounded: whether a host's comparison is, since the order of boots is the same on all hosts.
+        turned_by: each host without which the others say something else: name -> their verdict.
+        more_hosts: how many more it takes until no host turns it alone; None where none does or no number is known.
+    """
+
+    blocks: int
+    tau: float | None
+    heterogeneity: Heterogeneity | None
+    said: dict[str, list[str]]
+    confounded: bool
+    turned_by: dict[str, str]
+    more_hosts: int | None
+
+    @property
+    def turns(self) -> str:
+        """Which host alone turns the verdict, as a sentence; empty where none does."""
+        return leave_one_out.sentence(self.verdict, self.turned_by, self.more_hosts, self.n, of_class=True)
 
 
 class Spread(t.NamedTuple):
@@ -86,34 +128,31 @@ def declarations(hosts: Hosts) -> dict[tuple[str, ...], list[str]]:
     """
     hosts_by_declaration: dict[tuple[str, ...], list[str]] = {}
     for name, comparison in hosts.items():
-        hosts_by_declaration.setdefault(tuple(comparison[field] for field in DECLARED), []).append(name)
+        hosts_by_declaration.setdefault(tuple(getattr(comparison, field) for field in DECLARED), []).append(name)
     return dict(sorted(hosts_by_declaration.items(), key=lambda entry: -len(entry[1])))
 
 
-def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: float = 0.95) -> list[dict[str, t.Any]]:
+def declared(declarations: t.Mapping[tuple[str, ...], t.Sequence[str]]) -> str:
+    """Say which hosts declare a workload how.
+
+    Args:
+        declarations: from :func:`declarations`.
+    """
+    return "; ".join(
+        f"{metric} in {unit}, {better} is better, {how} of its workers on {wording.named(names)}"
+        for (metric, unit, better, how), names in declarations.items()
+    )
+
+
+def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: float = 0.95) -> list[Pooled]:
     """Combine the hosts of a class for each of several workloads, with a family-wise error rate of at most ``1 -
     confidence`` (Holm).
 
     Args:
-        family: of each workload, at least one host with its comparison: ``baseline_value``, ``candidate_value``,
-            ``better``, ``confounded`` and, of :func:`paired.compare_family`, ``ratio``, ``ci_low``, ``ci_high``, ``n``,
-            ``interval_confidence`` and ``verdict``. All hosts declare it alike (:func:`declarations`).
+        family: of each workload, at least one host with its comparison. All hosts declare it alike
+            (:func:`declarations`).
         margin: effects within this share of 1 count as none.
         confidence: of all verdicts combined.
-
-    Returns:
-        In the same order, each
-        ``{ratio, ci_low, ci_high, confidence, n, blocks, margin, verdict, method, p_value, p_adjusted,
-        interval_confidence, family, tau, heterogeneity, said, confounded, turned_by,
-        more_hosts}``, with the fields of :func:`paired.compare_family` for hosts in the place of blocks. ``verdict``
-        may be :data:`HOSTS_DISAGREE`; ``blocks`` are those of all hosts; ``tau`` is how much hosts differ, as a share,
-        without the noise of their blocks (0.02 is 2 %; None if it is not known); ``heterogeneity`` is
-        ``{q, p_value, p_adjusted}``, or None; ``said`` has the hosts that are decided by themselves: verdict -> names;
-        ``confounded`` if a host's is, since the order of boots is the same on all hosts; ``turned_by`` has each host
-        without which the others say something else: name -> their verdict; ``more_hosts`` is how many more it takes
-        until no host turns it alone, None where none does or no number is known. ``family`` counts the workloads of two
-        hosts or more: one host has no verdict for its class, and cannot make the others' stricter by workloads of its
-        own.
 
     Raises:
         paired.SampleError: a value is not valid, or hosts differ in ``better``.
@@ -123,7 +162,7 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
     spreads = [_spread(row) for row in blocks]
     between = [paired.compare(*_sides(hosts), margin, confidence) for hosts in family]
     p_values = [
-        max(comparison["p_value"], _p_value(math.log(comparison["ratio"]), spread))
+        max(comparison.p_value, _p_value(math.log(comparison.ratio), spread))
         for comparison, spread in zip(between, spreads)
     ]
     several = [place for place, hosts in enumerate(family) if len(hosts) >= MIN_HOSTS]
@@ -141,7 +180,7 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
         centre, low, high = _interval(hosts, spread, level)
         decided = _decided_alone(hosts)
         verdict = paired.INCONCLUSIVE
-        if low is not None and high is not None and _is_enough([comparison["n"] for comparison in hosts.values()]):
+        if low is not None and high is not None and _is_enough([comparison.n for comparison in hosts.values()]):
             verdict = verdicts.verdict(centre, low, high, math.log1p(margin))
         if len(decided) > 1 and differ <= alpha:
             verdict = HOSTS_DISAGREE
@@ -156,41 +195,48 @@ def combine_family(family: t.Sequence[Hosts], margin: float = 0.01, confidence: 
             _turned_by(hosts, blocks[place], verdict, level, math.log1p(margin)) if asked else ({}, None)
         )
         results.append(
-            {
-                "ratio": _ratio(centre),
-                "ci_low": _ratio(low),
-                "ci_high": _ratio(high),
-                "confidence": float(confidence),
-                "n": len(hosts),
-                "blocks": sum(comparison["n"] for comparison in hosts.values()),
-                "margin": float(margin),
-                "verdict": verdict,
-                "method": _method(hosts),
-                "p_value": p_value,
-                "p_adjusted": adjusted.get(place, 1.0),
-                "interval_confidence": 1 - level,
-                "family": max(1, len(several)),
-                "tau": None if spread.tau is None else math.expm1(min(spread.tau, 700.0)),
-                "heterogeneity": (
-                    None
-                    if spread.p_value is None
-                    else {"q": spread.statistic, "p_value": spread.p_value, "p_adjusted": differ}
+            Pooled(
+                better=between[place].better,
+                ratio=_ratio(centre),
+                ci_low=None if low is None else _ratio(low),
+                ci_high=None if high is None else _ratio(high),
+                confidence=float(confidence),
+                n=len(hosts),
+                blocks=sum(comparison.n for comparison in hosts.values()),
+                margin=float(margin),
+                verdict=verdict,
+                method=_method(hosts),
+                p_value=p_value,
+                p_adjusted=adjusted.get(place, 1.0),
+                interval_confidence=1 - level,
+                family=max(1, len(several)),
+                tau=None if spread.tau is None else math.expm1(min(spread.tau, 700.0)),
+                heterogeneity=(
+                    None if spread.p_value is None else Heterogeneity(spread.statistic, spread.p_value, differ)
                 ),
-                "said": decided,
-                "confounded": any(comparison["confounded"] for comparison in hosts.values()),
-                "turned_by": turned_by,
-                "more_hosts": more_hosts,
-            }
+                said=decided,
+                confounded=any(comparison.confounded for comparison in hosts.values()),
+                turned_by=turned_by,
+                more_hosts=more_hosts,
+            )
         )
     return results
 
 
-def shared(judged: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+class _Counted(t.Protocol):
+    @property
+    def n(self) -> int: ...
+
+
+Counted = t.TypeVar("Counted", bound=_Counted)
+
+
+def shared(judged: t.Iterable[Counted]) -> list[Counted]:
     """Return those that decide for a class, from :func:`combine_family`: what two hosts or more have,
     or all of them where nothing is shared.
     """
     comparisons = list(judged)
-    return [comparison for comparison in comparisons if comparison["n"] >= MIN_HOSTS] or comparisons
+    return [comparison for comparison in comparisons if comparison.n >= MIN_HOSTS] or comparisons
 
 
 def standard_error(comparison: Comparison) -> float | None:
@@ -202,21 +248,21 @@ def standard_error(comparison: Comparison) -> float | None:
     Args:
         comparison: a comparison of the host.
     """
-    if comparison["ci_low"] is None or comparison["ci_high"] is None:
+    if comparison.ci_low is None or comparison.ci_high is None:
         return None
-    half = (math.log(comparison["ci_high"]) - math.log(comparison["ci_low"])) / 2
-    return half / distributions.student_quantile(1 - comparison["interval_confidence"], comparison["n"] - 1)
+    half = (math.log(comparison.ci_high) - math.log(comparison.ci_low)) / 2
+    return half / distributions.student_quantile(1 - comparison.interval_confidence, comparison.n - 1)
 
 
 def _sides(hosts: Hosts) -> tuple[list[float], list[float], str]:
     """Return the baseline's and the candidate's value of each host, and which direction is better."""
     comparisons = list(hosts.values())
-    better = {comparison["better"] for comparison in comparisons}
+    better = {comparison.better for comparison in comparisons}
     if len(better) > 1:
         raise paired.SampleError("hosts of one class differ in which direction is better: they cannot be combined")
     return (
-        [comparison["baseline_value"] for comparison in comparisons],
-        [comparison["candidate_value"] for comparison in comparisons],
+        [comparison.baseline_value for comparison in comparisons],
+        [comparison.candidate_value for comparison in comparisons],
         better.pop(),
     )
 
@@ -225,9 +271,7 @@ def _blocks(comparison: Comparison) -> Blocks | None:
     """Return what a host's own blocks say of it, None where it has no interval."""
     scatter = standard_error(comparison)
     return (
-        None
-        if scatter is None
-        else Blocks(math.log(comparison["ratio"]), max(scatter**2, MIN_VARIANCE), comparison["n"] - 1)
+        None if scatter is None else Blocks(math.log(comparison.ratio), max(scatter**2, MIN_VARIANCE), comparison.n - 1)
     )
 
 
@@ -302,7 +346,7 @@ def _turned_by(
     """Return each host without which the others have another verdict, at the same level,
     and how many more hosts it takes.
     """
-    counts = [comparison["n"] for comparison in hosts.values()]
+    counts = [comparison.n for comparison in hosts.values()]
     *sides, better = _sides(hosts)
     sign = 1.0 if better == "higher" else -1.0
 
@@ -327,7 +371,7 @@ def _is_enough(counts: t.Sequence[int]) -> bool:
 def _decided_alone(hosts: Hosts) -> dict[str, list[str]]:
     """Return the hosts that are decided by themselves: verdict -> names."""
     by_verdict = {
-        verdict: [name for name, comparison in hosts.items() if comparison["verdict"] == verdict] for verdict in DECIDED
+        verdict: [name for name, comparison in hosts.items() if comparison.verdict == verdict] for verdict in DECIDED
     }
     return {verdict: names for verdict, names in by_verdict.items() if names}
 
@@ -339,11 +383,11 @@ def _method(hosts: Hosts) -> str:
     method = f"random effect of the host: t on {how} of {len(hosts)} hosts, at least as wide as their blocks allow"
     return (
         method
-        if _is_enough([comparison["n"] for comparison in hosts.values()])
+        if _is_enough([comparison.n for comparison in hosts.values()])
         else f"{method}; fewer than {paired.MIN_BLOCKS} hosts need {paired.MIN_BLOCKS} blocks each for a verdict"
     )
 
 
-def _ratio(log: float | None) -> float | None:
+def _ratio(log: float) -> float:
     """Return the ratio, limited to finite numbers."""
-    return None if log is None else math.exp(min(max(log, -700.0), 700.0))
+    return math.exp(min(max(log, -700.0), 700.0))

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary.version import COLLECTION_VERSION
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.proof import recording
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import facts, schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import facts, parts, schema
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.proof import findings
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.proof.host_proof import (
     EFFECT,
@@ -59,7 +59,7 @@ SCHEMA = schema.published(
         collection_version=schema.about(schema.text(100), "Version of the collection."),
         kernel=schema.about(schema.text(100), "Numbers of the kernel's release; empty without any."),
         facts=schema.about(
-            schema.strict((), **{name: _KNOWN[name] for name in FACTS}),
+            schema.strict((), **{name: _KNOWN[name] for name in FACTS if name in _KNOWN}),
             "Facts that say what the machine is, as in docs/facts.md.",
         ),
         findings=schema.about(
@@ -83,7 +83,9 @@ SCHEMA = schema.published(
             ),
             "What others say of CPUs.",
         ),
-        siblings=schema.about(_KNOWN["measured"], "What was measured, as the fact `measured`; null if nothing was."),
+        siblings=schema.about(
+            _KNOWN.get("measured", {}), "What was measured, as the fact `measured`; null if nothing was."
+        ),
         switch=schema.about(
             schema.or_null(
                 schema.whole(
@@ -148,10 +150,10 @@ def made(proof: HostProof, day: str) -> dict[str, t.Any]:
         "day": day,
         "collection_version": COLLECTION_VERSION,
         "kernel": match.group() if (match := _RELEASE.match(proof.kernel)) else "",
-        "facts": {name: proof.facts[name] for name in FACTS if name in proof.facts},
+        "facts": {name: parts.plain(getattr(proof.facts, name)) for name in FACTS} if proof.facts else {},
         "findings": states,
         "views": [_view(view) for view in proof.views],
-        "siblings": proof.measured,
+        "siblings": parts.plain(proof.measured),
         "switch": proof.switch and _switch(proof.switch),
         "instruments": [_instrument(instrument) for instrument in proof.instruments],
         "equal": proof.equal and _measured(proof.equal),

@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.proof.host_proof import EFFECT, HostProof
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
@@ -77,14 +78,15 @@ def _of_siblings(proof: HostProof) -> ProofFinding:
         return ProofFinding("siblings", OPEN, f"Siblings were not measured: {proof.siblings_reason or 'no answer'}.")
     if proof.disagreement is not None:
         return ProofFinding("siblings", FAILS, proof.disagreement)
-    pairs = [pair for pair in proof.measured.get("pairs") or () if isinstance(pair, str)]
+    pairs = proof.measured.pairs
     shared = (
         f"CPUs {' and '.join(pairs[:MAX_NAMED])}{_more(pairs)} share cores" if pairs else "no two CPUs share a core"
     )
-    if proof.measured.get("agrees_with_kernel") is True:
+    if proof.measured.agrees_with_kernel:
         return ProofFinding("siblings", HOLDS, f"By measuring, {shared}, as the kernel says.")
-    unclear = proof.measured.get("unclear") or ""
-    return ProofFinding("siblings", OPEN, f"By measuring, {shared}; of CPUs {unclear} it did not become clear.")
+    return ProofFinding(
+        "siblings", OPEN, f"By measuring, {shared}; of CPUs {proof.measured.unclear} it did not become clear."
+    )
 
 
 def _of_switch(proof: HostProof) -> ProofFinding:
@@ -172,19 +174,14 @@ def _of_quiet(proof: HostProof) -> ProofFinding:
     return ProofFinding("quiet", HOLDS, "Nothing else disturbed the measurement.")
 
 
-def announcement(facts: t.Mapping[str, t.Any], *, check: bool) -> str:
+def announcement(facts: Facts | None, *, check: bool) -> str:
     """Return what will be done to a host, before it is.
 
     Args:
-        facts: ``ansible_facts['smt']``; without them the host may have second threads.
+        facts: of the host; without them the host may have second threads.
         check: whether it is only said.
     """
-    cpus = facts.get("cpus")
-    online, secondaries = (
-        set(cpulist.parse_or_empty(cpu_list if isinstance(cpu_list, str) else ""))
-        for cpu_list in (cpus.get("online") if isinstance(cpus, dict) else "", facts.get("secondaries"))
-    )
-    if facts and not online & secondaries:
+    if facts and not cpulist.parse_or_empty(facts.cpus.online) & cpulist.parse_or_empty(facts.secondaries):
         return "no second thread is online, so none is taken offline."
     return (
         f"{'would take' if check else 'taking'} its second threads offline once, for some seconds, and"
@@ -206,7 +203,7 @@ def verdict(proof: HostProof) -> str:
 
 def shape(proof: HostProof) -> str:
     """Return what the host is: its cores and threads."""
-    cores, cpus = proof.facts.get("cores"), proof.facts.get("cpus")
-    online = cpus.get("online") if isinstance(cpus, dict) else None
-    number = len(cpulist.parse_or_empty(online))
-    return f"{cores if isinstance(cores, int) else 'unknown'} cores, {number} CPUs online"
+    if proof.facts is None:
+        return "unknown cores, 0 CPUs online"
+    cores, online = proof.facts.cores, cpulist.parse(proof.facts.cpus.online)
+    return f"{'unknown' if cores is None else cores} cores, {len(online)} CPUs online"

@@ -7,12 +7,12 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._know.siblings import cache as sibling_cache
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts, Measured as Siblings
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import costs
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.paired import GAIN, LOSS, MIN_BLOCKS
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.paired import MIN_BLOCKS
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_cautions import cautions
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page.change import Change
 
@@ -90,10 +90,10 @@ class Measured:
     def read(cls, comparison: Comparison) -> Measured:
         """Return it from a comparison."""
         return cls(
-            Change.read(comparison),
-            comparison["verdict"] in (GAIN, LOSS),
-            comparison["minimum_detectable"],
-            comparison["n"],
+            comparison.change,
+            comparison.is_called,
+            comparison.minimum_detectable,
+            comparison.n,
         )
 
     @property
@@ -110,13 +110,13 @@ class HostProof:
     Attributes:
         name: in the inventory.
         reason: why nothing was looked at; None where it was.
-        facts: ``ansible_facts['smt']``.
+        facts: of the host; None where they are not known.
         kernel: its release.
         views: what others say of its CPUs.
         instruments: what there is to measure with.
         switch: None where it was not asked for.
         recorded: path -> text of files of the kernel.
-        measured: ``measured`` of the facts after smt_probe; None where nothing was measured.
+        measured: by smt_probe; None where nothing was.
         siblings_reason: why nothing was, or None.
         equal: the host as it was found, against itself; None where it was not measured.
         planted: the same with more work; the same.
@@ -126,13 +126,13 @@ class HostProof:
 
     name: str
     reason: str | None = None
-    facts: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    facts: Facts | None = None
     kernel: str = ""
     views: tuple[View, ...] = ()
     instruments: tuple[Instrument, ...] = ()
     switch: Switch | None = None
     recorded: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
-    measured: t.Mapping[str, t.Any] | None = None
+    measured: Siblings | None = None
     siblings_reason: str | None = None
     equal: Measured | None = None
     planted: Measured | None = None
@@ -142,17 +142,21 @@ class HostProof:
     @property
     def disagreement(self) -> str | None:
         """What measuring says against the kernel, as a sentence, or None."""
-        return sibling_cache.disagreement(self.measured)
+        return self.measured.disagreement if self.measured else None
 
 
 def of_host(
-    name: str, facts: t.Mapping[str, t.Any], answer: t.Mapping[str, t.Any], measured: t.Any, siblings_reason: str | None
+    name: str,
+    facts: Facts | None,
+    answer: t.Mapping[str, t.Any],
+    measured: Siblings | None,
+    siblings_reason: str | None,
 ) -> HostProof:
     """Return what the host's tasks answered, without the evaluation.
 
     Args:
         name: of the host.
-        facts: ``ansible_facts['smt']``.
+        facts: of the host, if they are known.
         answer: of smt_proof_host, as the border let it through.
         measured: of smt_probe.
         siblings_reason: why there is none, or None.
@@ -166,7 +170,7 @@ def of_host(
         instruments=tuple(Instrument(**instrument) for instrument in answer["instruments"]),
         switch=None if switch is None else Switch(**{**switch, "not_restored": tuple(switch["not_restored"])}),
         recorded=answer["recorded"],
-        measured=measured if isinstance(measured, dict) else None,
+        measured=measured,
         siblings_reason=siblings_reason,
     )
 
@@ -180,19 +184,15 @@ def with_result(proof: HostProof, result: HostResult) -> HostProof:
     """Return it with what the evaluation of equal arms and of a planted effect says."""
     analysis = HostAnalysis(costs.added(result))
     compared = [
-        comparison
-        for comparison in analysis.comparisons
-        if comparison["kind"] == "arm" and comparison["metric"] == METRIC and comparison["baseline"]["arm"] == AS_FOUND
+        one
+        for one in analysis.comparisons
+        if one.kind == "arm" and one.metric == METRIC and one.baseline.arm == AS_FOUND
     ]
     # Of fewer there is no verdict: neither does nothing called hold, nor nothing found fail.
-    by_arm = {
-        comparison["candidate"]["arm"]: Measured.read(comparison)
-        for comparison in compared
-        if comparison["n"] >= MIN_BLOCKS
-    }
+    by_arm = {one.candidate.arm: Measured.read(one) for one in compared if one.n >= MIN_BLOCKS}
     missing = None
     if len(by_arm) < 2:
-        blocks = min((comparison["n"] for comparison in compared), default=0)
+        blocks = min((comparison.n for comparison in compared), default=0)
         ended = result.message or "it ended before both arms had enough samples"
         missing = f"{ended} ({blocks} of at least {MIN_BLOCKS} blocks)"
     return dataclasses.replace(

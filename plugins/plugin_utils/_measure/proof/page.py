@@ -7,10 +7,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.proof import recording
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask import fields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.proof import findings
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.proof.host_proof import HostProof
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import frame, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import frame, terminal_table, wording
 
 COLUMNS = ("host", *findings.PARTS, "what came of it")
 SIGNS = {findings.HOLDS: "yes", findings.FAILS: "NO", findings.OPEN: "?"}
@@ -27,7 +26,7 @@ def _fails(proof: HostProof) -> bool:
 
 def table(proofs: t.Sequence[HostProof]) -> list[str]:
     """Format the proofs as lines of a table, and a last line with counts."""
-    return fields.table(COLUMNS, map(_cells, ordered(proofs)), summary(proofs))
+    return terminal_table.of_hosts(COLUMNS, map(_cells, ordered(proofs)), summary(proofs))
 
 
 def _cells(proof: HostProof) -> tuple[str, ...]:

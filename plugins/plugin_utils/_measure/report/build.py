@@ -24,7 +24,6 @@ import tempfile
 import typing as t
 from pathlib import Path
 
-from ansible_collections.threadwise.smt.plugins.module_utils._know.siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
@@ -32,17 +31,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
     comparisons as host_comparisons,
     costs,
     paired,
-    recorded,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import (
-    conclusion,
-    outcomes,
     recommendation,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_arms import exposure, factors
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_cautions import cautions, spread
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_loads import crossovers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats.base import (
@@ -58,6 +51,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.pag
     host as host_page,
     machines as machines_page,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.summary import Summary
 
 # Minimum number of hosts per process.
 MIN_HOSTS_A_PROCESS = 20
@@ -111,7 +105,7 @@ class Built:
     written: list[str]
     refused: list[Refused]
     hosts: list[hardware_classes.Row]
-    classes: list[dict[str, t.Any]]
+    classes: list[hardware_classes.HardwareClass]
     summary: tuple[str, str]
     missing: list[str]
 
@@ -158,7 +152,7 @@ def build(paths: t.Iterable[Path], run_dir: Path, settings: Settings = Settings(
             if isinstance(made, Refused):
                 refused.append(made)
                 continue
-            keep(made.row["page"], made.page)
+            keep(made.row.page, made.page)
             rows.append(made.row)
             whole.add(made)
         missing += whole.finish(keep)
@@ -216,62 +210,13 @@ class _Written:
             self.paths.append(str(path))
 
 
-def summarise(analysis: HostAnalysis, file: str, licence: recommendation.Licence | None = None) -> dict[str, t.Any]:
-    """Return one host's part of results.json.
-
-    Args:
-        analysis: of the host.
-        file: name of the result file.
-        licence: the price of licensed software, or None.
-    """
-    result = analysis.result
-    reboot = (
-        (result.facts.get("boot") or {}).get("reboot_required") if isinstance(result.facts.get("boot"), dict) else None
-    )
-    return {
-        "host": result.host,
-        "run": result.run,
-        "file": text.showable(file),
-        "outcome": result.outcome,
-        "message": result.message,
-        "started": result.started,
-        "finished": result.finished,
-        "collected": result.collected,
-        "collection_version": result.collection_version,
-        "hardware_class": result.facts.get("hardware_class"),
-        "environment": parts.plain(result.environment),
-        "arms": parts.plain(result.arms),
-        "arms_left_out": parts.plain(result.arms_left_out),
-        "concerns_smt": recorded.concerns_smt(result),
-        "conclusion": conclusion.conclude(analysis),
-        "recommendation": recommendation.recommend(analysis, licence),
-        "comparisons": analysis.comparisons,
-        "served_by_one": outcomes.served_by_one(analysis),
-        "by_streams": outcomes.is_by_streams(analysis),
-        "incomplete": outcomes.is_incomplete(analysis),
-        "tails": spread.find(analysis.comparisons),
-        "levels": [level.described() for level in analysis.levels],
-        "crossovers": list(map(crossovers.described, analysis.curves)),
-        "factors": [factor.described() for factor in factors.of_host(analysis)],
-        "capacities": [dataclasses.asdict(capacity) for capacity in analysis.capacities],
-        "usage": [use.described() for kinds in analysis.usage.values() for use in kinds.values()],
-        "not_measured": cautions.not_measured(result),
-        "failures": cautions.failures(result),
-        "restored": parts.plain(result.restored),
-        "vulnerable": exposure.exposed(result),
-        "exposure": [dataclasses.asdict(arm) for arm in exposure.of_arms(result)],
-        "reboot_required": reboot if isinstance(reboot, bool) else None,
-        "disagreement": sibling_cache.disagreement(result.facts.get("measured")),
-    }
-
-
 def _make(path: Path, settings: Settings, alone: bool) -> _Host | Refused:
     """Read one result and make its parts."""
     source = text.showable(path.name)
     try:
         stored = result_files.load(path)
         analysis = settings.analysed(costs.added(stored))
-        return _host(stored, analysis, summarise(analysis, path.name, settings.licence), alone)
+        return _host(stored, Summary(analysis, path.name, settings.licence), alone)
     except result_files.ResultError as error:
         return Refused(source, str(error))
     except paired.SampleError as error:
@@ -280,12 +225,12 @@ def _make(path: Path, settings: Settings, alone: bool) -> _Host | Refused:
         return _unforeseen(source, error)
 
 
-def _host(stored: HostResult, analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> _Host:
+def _host(stored: HostResult, summary: Summary, alone: bool) -> _Host:
     """Make the parts of a host: files of samples have what was measured, all others also what was made of it."""
     page = fleet_page.NAME if alone else f"{result_files.file_stem(stored.host)}.html"
-    host = HostReport(parts.changed(analysis.result, samples=stored.samples), summary)
+    host = HostReport(parts.changed(summary.result, samples=stored.samples), summary)
     made = {file_format.name: file_format.host(host) for file_format in _formats()}
-    return _Host(hardware_classes.row(summary, page), host_page.render(analysis, summary, alone), made)
+    return _Host(hardware_classes.row(summary, page), host_page.render(summary, alone), made)
 
 
 def _rows_of(
@@ -305,7 +250,7 @@ def _row(path: Path, settings: Settings) -> hardware_classes.Row | Refused:
     """Read one result for the overview only."""
     try:
         analysis = settings.analysed(costs.added(result_files.load(path)))
-        summary = summarise(analysis, path.name, settings.licence)
+        summary = Summary(analysis, path.name, settings.licence)
         return hardware_classes.row(summary, f"{result_files.file_stem(analysis.result.host)}.html")
     except (result_files.ResultError, paired.SampleError) as error:
         return Refused(text.showable(path.name), str(error))
@@ -401,14 +346,13 @@ def _accepted(made: t.Iterable[_Host | hardware_classes.Row | Refused]) -> t.Ite
             yield entry
             continue
         row = entry.row if isinstance(entry, _Host) else entry
-        if row["host"] in seen:
+        if row.host in seen:
             yield Refused(
-                row["file"],
-                f"{row['file']}: has the same host {row['host'][:MAX_TEXT]} as {seen[row['host']]}: remove one of"
-                " the two",
+                row.file,
+                f"{row.file}: has the same host {row.host[:MAX_TEXT]} as {seen[row.host]}: remove one of the two",
             )
         else:
-            seen[row["host"]] = row["file"]
+            seen[row.host] = row.file
             yield entry
 
 

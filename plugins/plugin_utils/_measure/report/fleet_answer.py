@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import streams
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_loads import crossovers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import (
     hardware_classes,
     text as report_text,
@@ -31,26 +32,23 @@ _RECOMMENDED = {
 def sentences(rows: t.Sequence[hardware_classes.Row]) -> list[str]:
     """Say at how many hosts to do what about SMT, and what other arms do at how many."""
     chosen = collections.Counter(
-        STREAMS if row["streams"] and row["recommendation"] == conclusion.BY_WORKLOAD else row["recommendation"]
+        STREAMS if row.streams and row.recommendation == conclusion.BY_WORKLOAD else row.recommendation
         for row in rows
-        if row["subject"] is None
+        if row.subject is None
     )
     others = collections.Counter(
-        row["title"]
-        if row["subject"]
-        else row["title"].removeprefix(report_text.RECOMMENDATION_TITLES[row["recommendation"]]).removeprefix(", ")
+        row.title
+        if row.subject
+        else row.title.removeprefix(report_text.RECOMMENDATION_TITLES[row.recommendation]).removeprefix(", ")
         for row in rows
     )
     by_streams: dict[str, list[str]] = {}
     for row in rows:
-        for workload in row["streams"]:
-            is_known = workload["status"] in (streams.FOUND, streams.SOME, streams.NEVER)
-            sentence = (
-                f"SMT helps {workload['title']} {workload['text']}"
-                if is_known
-                else f"{workload['title']}: {workload['text']}"
-            )
-            by_streams.setdefault(sentence, []).append(row["host"])
+        for title, crossover in row.streams:
+            is_known = crossover.status in (streams.FOUND, streams.SOME, streams.NEVER)
+            text = crossovers.text(crossover)
+            sentence = f"SMT helps {title} {text}" if is_known else f"{title}: {text}"
+            by_streams.setdefault(sentence, []).append(row.host)
     return [
         *_at([(words, chosen[choice]) for choice, words in _RECOMMENDED.items()], chosen.total()),
         *wording.first_of(

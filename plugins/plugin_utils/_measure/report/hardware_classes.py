@@ -9,6 +9,8 @@ is the result of the class.
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import math
 import statistics
 import typing as t
@@ -19,11 +21,15 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
     comparisons as host_comparisons,
     paired,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Compared, Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.of_arms.machines import Capacity
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.streams import Crossover
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion, outcomes
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_loads import load_limit
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import OPPOSITE
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import text as report_text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.summary import Summary
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 # With fewer hosts quartiles are meaningless.
 MIN_HOSTS_FOR_OUTLIERS = 5
@@ -36,111 +42,237 @@ MAX_TEXT = 300
 MAX_COMPARISONS = 3
 # Title of arms that this collection does not know: untrusted hosts could send thousands of names.
 UNKNOWN_ARM = "another arm"
-_TURNED = {paired.GAIN: paired.LOSS, paired.LOSS: paired.GAIN}
-
-Row = dict[str, t.Any]
 
 
-def row(summary: dict[str, t.Any], page: str) -> Row:
-    """Return the overview's row of one host, small enough for thousands:
-    its conclusion and its comparisons of the whole machine.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """The overview's row of one host, small enough for thousands: its conclusion, and its comparisons of the whole
+    machine.
+
+    Attributes:
+        host, run, outcome, hardware_class, vulnerable, reboot_required, disagreement, file: of its summary.
+        page: name of its page.
+        recommendation: what is chosen about SMT.
+        agreed: whether no reason points to the other side.
+        subject: what the run is about: None for SMT, else the titles of the other arms.
+        arms: the titles of other arms.
+        title: of the conclusion.
+        unable: arms that cannot do what the baseline can: undecided, whatever was compared.
+        streams: title of each workload, and from how many streams on SMT helps it, where that and not the whole
+            machine alone decides.
+        incomplete: whether something is missing that could contradict what was compared.
+        sentence: the conclusion.
+        basis: what it rests on.
+        environment: what may explain a difference between runs.
+        capacities: the work of the whole machine.
+        restored: whether the host is as it was before; None where that is not known.
+        differences: in what it is not.
+        served_by_one: what stands for comparisons without a ratio, each with its series.
+        workloads: series -> comparison.
     """
-    keep = (
-        "effect",
-        "ratio",
-        "ci_low",
-        "ci_high",
-        *change.FIELDS,
-        "verdict",
-        "baseline_value",
-        "candidate_value",
-        *pooled.DECLARED,
-        "margin",
-        "confounded",
-        "n",
-        "interval_confidence",
-    )
-    recommended = summary["recommendation"]
-    arm_titles = list(dict.fromkeys(_arm_title(arm["name"]) for arm in recommended["arms"]))
-    subject = None if summary["concerns_smt"] else " and ".join(arm_titles)
-    others = host_comparisons.against_baseline(
-        host_comparisons.of_other_arms(summary["comparisons"]), summary["arms"][0]["name"]
-    )
-    by_one = [
-        comparison
-        for comparison in summary["served_by_one"]
-        if host_comparisons.is_of_smt(comparison) or comparison["baseline"]["arm"] == summary["arms"][0]["name"]
-    ]
-    of_others = [*others, *(comparison for comparison in by_one if not host_comparisons.is_of_smt(comparison))]
-    # Arms that cannot do what the baseline can: undecided, whatever was compared.
-    unable = [
-        arm["name"]
-        for arm in recommended["arms"]
-        if arm["outcome"] == outcomes.UNDECIDED
-        and outcomes.outcome([comparison for comparison in of_others if comparison["effect"] == arm["name"]])
-        != outcomes.UNDECIDED
-    ]
-    return {
-        **{
-            key: summary[key]
-            for key in (
-                "host",
-                "run",
-                "outcome",
-                "hardware_class",
-                "vulnerable",
-                "reboot_required",
-                "disagreement",
-                "file",
-            )
-        },
-        "page": page,
-        "recommendation": recommended["choice"],
-        "agreed": recommended["agreed"],
-        "subject": subject,
-        "arms": arm_titles,
-        "title": _conclusion_title(subject, recommended["choice"], of_others, unable),
-        "unable": unable,
-        # From how many streams on SMT helps, where that and not the whole machine alone decides.
-        "streams": summary["crossovers"] if summary["by_streams"] else [],
-        "incomplete": summary["incomplete"],
-        "sentence": summary["conclusion"]["sentence"],
-        "basis": summary["conclusion"]["basis"],
-        "environment": _environment(summary),
-        "capacities": summary["capacities"],
-        "restored": summary["restored"].get("ok") if summary["restored"] else None,
-        "differences": (summary["restored"] or {}).get("differences") or [],
-        "served_by_one": [
-            {
-                # As where both sides serve a load.
-                "series": series(
-                    {**comparison, "effect": arms.SMT_ON, "baseline": comparison["candidate"]}
-                    if load_limit.is_said_of_smt_on(comparison, len(summary["arms"]))
-                    else comparison
-                ),
-                "of_smt": host_comparisons.is_of_smt(comparison),
-                **{key: comparison[key] for key in ("effect", "verdict", "confounded")},
-            }
-            for comparison in by_one
-        ],
-        "workloads": {
-            series(comparison): {
-                "title": _title(comparison),
-                "name": comparison["title"],
-                "of_smt": host_comparisons.is_of_smt(comparison),
-                "parameter": comparison.get("parameter"),
-                "sides": (comparison["baseline"]["arm_title"], comparison["candidate"]["arm_title"]),
-                **{key: comparison[key] for key in keep},
-            }
-            for comparison in [
+
+    host: str
+    run: str
+    outcome: str
+    hardware_class: str | None
+    vulnerable: list[str] | None
+    reboot_required: bool | None
+    disagreement: str | None
+    file: str
+    page: str
+    recommendation: str
+    agreed: bool
+    subject: str | None
+    arms: list[str]
+    title: str
+    unable: list[str]
+    streams: list[tuple[str, Crossover]]
+    incomplete: bool
+    sentence: str
+    basis: str
+    environment: dict[str, str]
+    capacities: list[Capacity]
+    restored: bool | None
+    differences: t.Sequence[str]
+    served_by_one: list[tuple[str, Compared]]
+    workloads: dict[str, Comparison]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Workload(pooled.Pooled):
+    """What the hosts of a class say of a workload.
+
+    Attributes:
+        workload: its series.
+        title: of that.
+        name: title of the workload alone.
+        of_smt: whether it is of SMT on and off.
+        effect: of its comparisons.
+        ratios: of its hosts.
+        outliers: host -> ratio.
+        sentence: about the hosts: how they differ, who disagrees, or which of them alone turns the verdict.
+    """
+
+    workload: str
+    title: str
+    name: str
+    of_smt: bool
+    effect: str
+    ratios: list[float]
+    outliers: dict[str, float]
+    sentence: str
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least and the most ratio."""
+        return min(self.ratios), max(self.ratios)
+
+    def described(self) -> dict[str, t.Any]:
+        """Return it as results.json has it, without a value for each host."""
+        fields = {name: value for name, value in vars(self).items() if name != "ratios"}
+        heterogeneity = self.heterogeneity and self.heterogeneity._asdict()
+        ends = dict(zip(("least", "most"), self.ends))
+        return {**fields, **ends, "heterogeneity": heterogeneity, **self.change.described()}
+
+
+class Unlike(t.NamedTuple):
+    """A workload that the hosts of a class declare differently, so that they are not combined.
+
+    Attributes:
+        workload: its series.
+        title: of that.
+        of_smt: whether it is of SMT on and off.
+        declared: from :func:`pooled.declarations`.
+    """
+
+    workload: str
+    title: str
+    of_smt: bool
+    declared: dict[tuple[str, ...], list[str]]
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts declare it."""
+        return sum(map(len, self.declared.values()))
+
+    @property
+    def sentence(self) -> str:
+        """What is said of it."""
+        return f"Its hosts declare it differently, so nothing is said of it: {pooled.declared(self.declared)}."
+
+    def described(self) -> dict[str, t.Any]:
+        """Return it as plain data."""
+        declared = [{**dict(zip(pooled.DECLARED, of)), "hosts": hosts} for of, hosts in self.declared.items()]
+        return {**self._asdict(), "declared": declared, "sentence": self.sentence}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HardwareClass:
+    """What the hosts of a hardware class say together, once for each subject.
+
+    Attributes:
+        hardware_class: None where it is not known.
+        subject: of the rows.
+        hosts: how many there are.
+        recommendation: as of a host, or ``hosts_disagree``.
+        counts: title of the conclusion -> how many hosts have it.
+        title: of the conclusion.
+        vulnerable: how many hosts are.
+        reboot_required: how many would boot otherwise.
+        workloads: what they say of each. What only one of several hosts has does not decide for its class.
+        refused: what they declare differently.
+    """
+
+    hardware_class: str | None
+    subject: str | None
+    hosts: int
+    recommendation: str
+    counts: dict[str, int]
+    title: str
+    vulnerable: int
+    reboot_required: int
+    workloads: list[Workload]
+    refused: list[Unlike]
+
+    @property
+    def line(self) -> str:
+        """What its hosts say combined, in one line."""
+        workloads, refused = self.workloads[:MAX_COMPARISONS], self.refused[:MAX_COMPARISONS]
+        more = len(self.workloads) - MAX_COMPARISONS
+        return " ".join(
+            [
+                f"{self.hardware_class or 'unknown class'}, {self.hosts} hosts combined: {self.title}.",
+                *(f"{unlike.title}: {unlike.sentence}" for unlike in refused),
                 *(
-                    load_limit.as_said(comparison, len(summary["arms"]))
-                    for comparison in host_comparisons.of_smt(summary["comparisons"])
+                    f"{one.title} {wording.change_and_interval(one.change)}, {report_text.verdict(one)}. {one.sentence}"
+                    for one in workloads
                 ),
-                *others,
+                *([f"And {more} more comparisons."] if more > 0 else []),
             ]
-        },
-    }
+        )
+
+    def described(self) -> dict[str, t.Any]:
+        """Return it as results.json has it."""
+        lists = {name: [one.described() for one in getattr(self, name)] for name in ("workloads", "refused")}
+        return {**vars(self), **lists}
+
+
+class _Deciding(t.NamedTuple):
+    """What of a class decides: of which arm, which verdict of how many hosts."""
+
+    effect: str
+    verdict: str
+    n: int
+    confounded: bool
+
+
+def row(summary: Summary, page: str) -> Row:
+    """Return the row of one host.
+
+    Args:
+        summary: of the host.
+        page: name of its page.
+    """
+    analysis, result, recommended = summary.analysis, summary.result, summary.recommendation
+    of_arms = len(result.arms)
+    arm_titles = list(dict.fromkeys(_arm_title(arm.name) for arm in recommended.arms))
+    subject = None if summary.concerns_smt else " and ".join(arm_titles)
+    by_one = [one for one in summary.served_by_one if one.is_of_smt or one.baseline.arm == result.arms[0].name]
+    of_others = [*analysis.against_baseline, *(one for one in by_one if not one.is_of_smt)]
+    unable = [
+        arm.name
+        for arm in recommended.arms
+        if arm.outcome == outcomes.UNDECIDED
+        and outcomes.outcome([one for one in of_others if one.effect == arm.name]) != outcomes.UNDECIDED
+    ]
+    of_smt = [one.as_said(of_arms) for one in analysis.of_smt]
+    return Row(
+        host=result.host,
+        run=result.run,
+        outcome=result.outcome,
+        hardware_class=summary.hardware_class,
+        vulnerable=summary.vulnerable,
+        reboot_required=summary.reboot_required,
+        disagreement=summary.disagreement,
+        file=summary.file,
+        incomplete=summary.incomplete,
+        capacities=analysis.capacities,
+        page=page,
+        recommendation=recommended.choice,
+        agreed=recommended.agreed,
+        subject=subject,
+        arms=arm_titles,
+        title=_conclusion_title(subject, recommended.choice, of_others, unable),
+        unable=unable,
+        streams=[(one.title, one.crossover) for one in analysis.curves if summary.by_streams],
+        sentence=summary.conclusion.sentence,
+        basis=summary.conclusion.basis,
+        environment=_environment(summary),
+        restored=result.restored.ok if result.restored else None,
+        differences=(result.restored and result.restored.differences) or (),
+        served_by_one=[(series(one, one.is_said_of_smt_on(of_arms)), one) for one in by_one],
+        workloads={series(one): one for one in [*of_smt, *analysis.against_baseline]},
+    )
 
 
 def _arm_title(name: str) -> str:
@@ -148,14 +280,14 @@ def _arm_title(name: str) -> str:
 
 
 def _conclusion_title(
-    subject: str | None, choice: str, others: t.Sequence[dict[str, t.Any]], unable: t.Container[str] = ()
+    subject: str | None, choice: str, others: t.Sequence[Compared | _Deciding], unable: t.Container[str] = ()
 ) -> str:
     """Return a short title: what is chosen about SMT, and the outcome of each other arm; that of those that are unable
     is open.
     """
-    by_arm: dict[str, list[dict[str, t.Any]]] = {}
+    by_arm: dict[str, list[Compared | _Deciding]] = {}
     for comparison in others:
-        by_arm.setdefault(comparison["effect"], []).append(comparison)
+        by_arm.setdefault(comparison.effect, []).append(comparison)
     titles = [
         report_text.outcome_title(_arm_title(arm), outcomes.UNDECIDED if arm in unable else outcomes.outcome(group))
         for arm, group in by_arm.items()
@@ -165,55 +297,48 @@ def _conclusion_title(
     return ", ".join(titles) or report_text.outcome_title(subject, outcomes.outcome([]))
 
 
-def _environment(summary: dict[str, t.Any]) -> dict[str, str]:
+def _environment(summary: Summary) -> dict[str, str]:
     """Return the known parts of the environment that may explain a difference between runs, as short texts."""
-    values = {name: summary["environment"].get(name) for name in ENVIRONMENT}
-    values["vulnerable"] = None if summary["vulnerable"] is None else ", ".join(summary["vulnerable"]) or "none"
+    values = {name: getattr(summary.result.environment, name) for name in ENVIRONMENT}
+    values["vulnerable"] = None if summary.vulnerable is None else ", ".join(summary.vulnerable) or "none"
     return {name: str(value)[:MAX_TEXT] for name, value in values.items() if value is not None}
 
 
-def series(comparison: dict[str, t.Any]) -> str:
+def series(comparison: Compared, turned: bool = False) -> str:
     """Return the key of a comparison: its workload, parameter value, at a given rate its metric, and for other arms
     than SMT off against on placement and arms.
+
+    Args:
+        comparison: the comparison.
+        turned: whether it is that of its baseline against its candidate.
     """
-    name = (
-        comparison["workload"]
-        if comparison.get("parameter") is None
-        else f"{comparison['workload']} {comparison['parameter']:g}"
-    )
-    name += f" {comparison['metric']}" if comparison.get("given") else ""
-    return str(
-        name
-        if comparison["effect"] == arms.SMT_OFF and host_comparisons.is_of_smt(comparison)
-        else f"{name}, {comparison['placement']}, {comparison['effect']}"
-        f"{_against(comparison, comparison['baseline']['arm'])}"
-    )
+    name = comparison.workload if comparison.parameter is None else f"{comparison.workload} {comparison.parameter:g}"
+    name += f" {comparison.metric}" if comparison.given else ""
+    baseline, effect = comparison.baseline.arm, comparison.effect
+    baseline, effect = (comparison.candidate.arm, baseline) if turned else (baseline, effect)
+    if effect == arms.SMT_OFF and comparison.is_of_smt:
+        return name
+    return f"{name}, {comparison.placement}, {effect}{_against(baseline, baseline)}"
 
 
-def _against(comparison: dict[str, t.Any], baseline: str) -> str:
+def _against(arm: str, baseline: str) -> str:
     """Name the baseline where it is not the host as it was found."""
-    return "" if comparison["baseline"]["arm"] == arms.AS_FOUND else f" against {baseline}"
+    return "" if arm == arms.AS_FOUND else f" against {baseline}"
 
 
-def _title(comparison: dict[str, t.Any]) -> str:
+def title(comparison: Comparison) -> str:
     """Return the display title of a comparison."""
-    if comparison["effect"] == arms.SMT_OFF and host_comparisons.is_of_smt(comparison):
-        return str(comparison["title"])
-    where = (
-        [] if comparison["placement"] == host_comparisons.WHOLE_MACHINE else [placements.title(comparison["placement"])]
-    )
-    return ", ".join(
-        [
-            comparison["title"],
-            *where,
-            f"{_arm_title(comparison['effect'])}{_against(comparison, _arm_title(comparison['baseline']['arm']))}",
-        ]
-    )
+    if comparison.effect == arms.SMT_OFF and comparison.is_of_smt:
+        return comparison.title
+    baseline, placement = comparison.baseline.arm, comparison.placement
+    where = [] if placement == host_comparisons.WHOLE_MACHINE else [placements.title(placement)]
+    what = f"{_arm_title(comparison.effect)}{_against(baseline, _arm_title(baseline))}"
+    return ", ".join([comparison.title, *where, what])
 
 
 def subjects(rows: t.Sequence[Row]) -> list[str | None]:
     """Return what the runs are about: None for SMT first, then the titles of other arms."""
-    return sorted({row["subject"] for row in rows}, key=lambda subject: (subject is not None, subject))
+    return sorted({row.subject for row in rows}, key=lambda subject: (subject is not None, subject))
 
 
 def compared(rows: t.Sequence[Row]) -> str:
@@ -227,30 +352,20 @@ def compared(rows: t.Sequence[Row]) -> str:
 
 def beside_smt(rows: t.Sequence[Row]) -> list[str]:
     """Return the titles of the other arms of runs that are about SMT."""
-    return sorted({title for row in rows if row["subject"] is None for title in row["arms"]})
+    return sorted({title for row in rows if row.subject is None for title in row.arms})
 
 
-def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[dict[str, t.Any]]:
+def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[HardwareClass]:
     """Compare the hosts of each hardware class, the largest class first, hosts without one last; once per subject.
 
     Args:
         rows: of all hosts.
         margin: effects within this share of 1 count as none.
         confidence: family-wise confidence of the verdicts.
-
-    Returns:
-        ``{hardware_class, subject, hosts, recommendation, title, counts (title -> hosts), vulnerable, reboot_required,
-        workloads, refused}`` each; each workload is ``{workload, title, name, of_smt, effect, better, ratios, least,
-        most, outliers (host -> ratio), change, change_low, change_high, sentence, confounded, ...fields of
-        pooled.combine_family}``; ``recommendation`` is also ``hosts_disagree``; ``sentence`` is about the hosts: how
-        they differ, who disagrees, or which of them alone turns the verdict. ``refused`` has what hosts declare
-        differently, which is not combined: ``{workload, title, of_smt, declared, sentence}``, with ``declared`` a list
-        of ``{metric, unit, better, aggregate, hosts}``. What only one of several hosts has does not decide for its
-        class.
     """
     classes: dict[tuple[str | None, str | None], list[Row]] = {}
     for row in rows:
-        classes.setdefault((row["hardware_class"], row["subject"]), []).append(row)
+        classes.setdefault((row.hardware_class, row.subject), []).append(row)
     ordered = sorted(
         classes.items(), key=lambda pair: (pair[0][0] is None, -len(pair[1]), pair[0][0] or "", pair[0][1] or "")
     )
@@ -259,83 +374,82 @@ def by_class(rows: t.Sequence[Row], margin: float, confidence: float) -> list[di
 
 def _class(
     name: str | None, subject: str | None, members: t.Sequence[Row], margin: float, confidence: float
-) -> dict[str, t.Any]:
-    counts: dict[str, int] = {}
+) -> HardwareClass:
+    hosts: dict[str, dict[str, Comparison]] = {}
     for member in members:
-        counts[member["title"]] = counts.get(member["title"], 0) + 1
-    hosts: dict[str, dict[str, dict[str, t.Any]]] = {}
-    for member in members:
-        for key, workload in member["workloads"].items():
-            hosts.setdefault(key, {})[member["host"]] = workload
-    refused = {key: _refused(key, of_key) for key, of_key in hosts.items() if len(pooled.declarations(of_key)) > 1}
-    alike = {key: of_key for key, of_key in hosts.items() if key not in refused}
+        for key, comparison in member.workloads.items():
+            hosts.setdefault(key, {})[member.host] = comparison
+    declared = {key: pooled.declarations(of_key) for key, of_key in hosts.items()}
+    alike = {key: of_key for key, of_key in hosts.items() if len(declared[key]) == 1}
     judged = {
-        key: {**comparison, **dict.fromkeys(("ci_low", "ci_high"), None)}
-        if comparison["ci_low"] == comparison["ci_high"]
-        else comparison
-        for key, comparison in zip(alike, pooled.combine_family(list(alike.values()), margin, confidence))
+        key: dataclasses.replace(combined, ci_low=None, ci_high=None)
+        if combined.ci_low == combined.ci_high
+        else combined
+        for key, combined in zip(alike, pooled.combine_family(list(alike.values()), margin, confidence))
     }
-    deciding: dict[tuple[str | None, str], dict[str, t.Any]] = {}
+    # Whose outcome it is: None for SMT.
+    deciding: dict[tuple[str | None, str], _Deciding] = {}
     alone: dict[tuple[str | None, str], list[str]] = {}
     for key, of_key in hosts.items():
         first = next(iter(of_key.values()))
-        effect = None if first["of_smt"] else first["effect"]
-        combined = judged.get(key) or {"verdict": pooled.HOSTS_DISAGREE, "n": len(of_key), "confounded": False}
+        place = None if first.is_of_smt else first.effect, key
+        said, confounded = pooled.HOSTS_DISAGREE, False
+        if combined := judged.get(key):
+            said, confounded = combined.verdict, combined.confounded
         # What is chosen about SMT is by what SMT off does, whichever side a comparison is of.
-        turned = {} if first["effect"] != arms.SMT_ON or effect else _TURNED
-        deciding[effect, key] = {**combined, "verdict": turned.get(combined["verdict"], combined["verdict"])}
-        alone[effect, key] = [
-            turned.get(comparison["verdict"], comparison["verdict"]) for comparison in of_key.values()
-        ]
-    by_one: dict[tuple[str | None, str], list[dict[str, t.Any]]] = {}
-    for comparison in (served for member in members for served in member["served_by_one"]):
-        by_one.setdefault((None if comparison["of_smt"] else comparison["effect"], comparison["series"]), []).append(
-            comparison
-        )
+        turned = OPPOSITE if first.effect == arms.SMT_ON and first.is_of_smt else {}
+        deciding[place] = _Deciding(first.effect, turned.get(said, said), len(of_key), confounded)
+        alone[place] = [turned.get(one.verdict, one.verdict) for one in of_key.values()]
+    by_one: dict[tuple[str | None, str], list[Compared]] = {}
+    for key, one in (served for member in members for served in member.served_by_one):
+        by_one.setdefault((None if one.is_of_smt else one.effect, key), []).append(one)
     for place, group in by_one.items():
         # On some hosts both sides serve a load, and on others one of them none.
         compared = alone.get(place, [])
-        words = [deciding[place]["verdict"]] if len(compared) >= pooled.MIN_HOSTS else compared
-        deciding[place] = {
-            "verdict": _agreed([*(served["verdict"] for served in group), *words], len(group) + len(compared)),
-            "n": len(group) + len(compared),
-            "confounded": any(served["confounded"] for served in [*group, deciding.get(place, {"confounded": False})]),
-        }
-    by_effect: dict[str | None, list[dict[str, t.Any]]] = {}
-    for (effect, _key), comparison in deciding.items():
-        by_effect.setdefault(effect, []).append(comparison)
-    recommendation = _recommendation(pooled.shared(by_effect.get(None, [])), members)
-    others = [
-        {**comparison, "effect": effect}
-        for effect, group in by_effect.items()
-        if effect is not None
-        for comparison in pooled.shared(group)
-    ]
-    return {
-        "hardware_class": name,
-        "subject": subject,
-        "hosts": len(members),
-        "recommendation": recommendation,
-        "counts": counts,
-        "title": _conclusion_title(
-            subject, recommendation, others, {name for member in members for name in member["unable"]}
-        ),
-        "vulnerable": sum(1 for member in members if member["vulnerable"]),
-        "reboot_required": sum(1 for member in members if member["reboot_required"]),
-        "workloads": [
-            {
-                **(spread := _spread(key, alike[key], margin)),
-                **comparison,
-                **change.of(comparison, spread["better"]),
-                "sentence": sentence(comparison, alike[key]),
-            }
-            for key, comparison in judged.items()
+        words = [deciding[place].verdict] if len(compared) >= pooled.MIN_HOSTS else compared
+        count = len(group) + len(compared)
+        confounded = any(one.confounded for one in group) or (place in deciding and deciding[place].confounded)
+        said = _agreed([*(one.verdict for one in group), *words], count)
+        deciding[place] = _Deciding(group[0].effect, said, count, confounded)
+    by_effect: dict[str | None, list[_Deciding]] = {}
+    for (effect, _key), decides in deciding.items():
+        by_effect.setdefault(effect, []).append(decides)
+    recommendation = _recommendation(pooled.shared(by_effect.pop(None, [])), members)
+    others = [decides for group_of in by_effect.values() for decides in pooled.shared(group_of)]
+    return HardwareClass(
+        hardware_class=name,
+        subject=subject,
+        hosts=len(members),
+        recommendation=recommendation,
+        counts=dict(collections.Counter(member.title for member in members)),
+        title=_conclusion_title(subject, recommendation, others, {arm for member in members for arm in member.unable}),
+        vulnerable=sum(1 for member in members if member.vulnerable),
+        reboot_required=sum(1 for member in members if member.reboot_required),
+        workloads=[_workload(key, alike[key], combined, margin) for key, combined in judged.items()],
+        refused=[
+            Unlike(key, _usual(map(title, hosts[key].values())), next(iter(hosts[key].values())).is_of_smt, of_key)
+            for key, of_key in declared.items()
+            if key not in alike
         ],
-        "refused": list(refused.values()),
-    }
+    )
 
 
-def _recommendation(together: t.Sequence[dict[str, t.Any]], members: t.Sequence[Row]) -> str:
+def _workload(key: str, hosts: t.Mapping[str, Comparison], combined: pooled.Pooled, margin: float) -> Workload:
+    first, ratios = next(iter(hosts.values())), {host: comparison.ratio for host, comparison in hosts.items()}
+    return Workload(
+        **vars(combined),
+        workload=key,
+        title=_usual(map(title, hosts.values())),
+        name=_usual(comparison.title for comparison in hosts.values()),
+        of_smt=first.is_of_smt,
+        effect=first.effect,
+        ratios=list(ratios.values()),
+        outliers=outliers(ratios, margin),
+        sentence=sentence(combined, hosts),
+    )
+
+
+def _recommendation(together: t.Sequence[_Deciding], members: t.Sequence[Row]) -> str:
     """Return what is recommended to the hosts of a class: what their comparisons say together, unless what each host
     says has another reason than noise.
 
@@ -344,13 +458,13 @@ def _recommendation(together: t.Sequence[dict[str, t.Any]], members: t.Sequence[
         members: the hosts.
     """
     recommended = conclusion.recommendation(together)
-    choices: set[str] = {member["recommendation"] for member in members} - {conclusion.NOT_COMPARED}
-    if choices and any(member["streams"] for member in members):
+    choices: set[str] = {member.recommendation for member in members} - {conclusion.NOT_COMPARED}
+    if choices and any(member.streams for member in members):
         # What streams decide is of each host by itself: there is no ratio of all of them.
         if len(choices) == 1:
             return choices.pop()
         return pooled.HOSTS_DISAGREE if len(choices - {conclusion.UNDECIDED}) > 1 else conclusion.UNDECIDED
-    if recommended in conclusion.CHOICES.values() and any(member["incomplete"] for member in members):
+    if recommended in conclusion.CHOICES.values() and any(member.incomplete for member in members):
         return conclusion.UNDECIDED
     if recommended == conclusion.EITHER and len(choices) == 1:
         # Other reasons than performance may have chosen.
@@ -368,27 +482,13 @@ def _agreed(verdicts: t.Iterable[str], hosts: int) -> str:
     return distinct.pop() if len(distinct) == 1 else paired.INCONCLUSIVE
 
 
-def _refused(key: str, hosts: t.Mapping[str, dict[str, t.Any]]) -> dict[str, t.Any]:
-    """Return a workload that the hosts of a class declare differently."""
-    declarations = pooled.declarations(hosts)
-    return {
-        "workload": key,
-        "title": _title_of(hosts),
-        "of_smt": next(iter(hosts.values()))["of_smt"],
-        "declared": [
-            {**dict(zip(pooled.DECLARED, declared)), "hosts": names} for declared, names in declarations.items()
-        ],
-        "sentence": f"Its hosts declare it differently, so nothing is said of it: {wording.declared(declarations)}.",
-    }
-
-
-def _title_of(hosts: t.Mapping[str, dict[str, t.Any]], field: str = "title") -> str:
+def _usual(titles: t.Iterable[str]) -> str:
     """Return the title that most hosts state; of this collection's own workloads all have one."""
-    titles = [str(comparison[field]) for comparison in hosts.values()]
-    return max(dict.fromkeys(titles), key=titles.count)
+    stated = list(titles)
+    return max(dict.fromkeys(stated), key=stated.count)
 
 
-def sentence(combined: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.Any]]) -> str:
+def sentence(combined: pooled.Pooled, hosts: t.Mapping[str, Comparison]) -> str:
     """Say how the hosts of a class differ in a workload, which of them disagree,
     and which of them alone turns what it says.
 
@@ -396,116 +496,54 @@ def sentence(combined: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.Any]]
         combined: as from :func:`pooled.combine_family`.
         hosts: host -> its comparison.
     """
-    confounded = [name for name, of_host in hosts.items() if of_host["confounded"]]
+    confounded = [name for name, of_host in hosts.items() if of_host.confounded]
     only = (
         f"Confounded with the reboot on {wording.named(confounded)} alone." if 0 < len(confounded) < len(hosts) else ""
     )
     few = (
-        [name for name, of_host in hosts.items() if of_host["n"] < paired.MIN_BLOCKS]
+        [name for name, of_host in hosts.items() if of_host.n < paired.MIN_BLOCKS]
         if pooled.MIN_HOSTS <= len(hosts) < paired.MIN_BLOCKS
         else []
     )
     short = f"Too few blocks on {wording.named(few)}: so few hosts need {paired.MIN_BLOCKS} each." if few else ""
-    return " ".join(
-        filter(
-            None, [_difference(combined, hosts), wording.turned(combined, combined["n"], of_class=True), only, short]
-        )
-    )
+    return " ".join(filter(None, [_difference(combined, hosts), combined.turns, only, short]))
 
 
-def _difference(combined: dict[str, t.Any], hosts: t.Mapping[str, dict[str, t.Any]]) -> str:
+def _difference(combined: pooled.Pooled, hosts: t.Mapping[str, Comparison]) -> str:
     titles = wording.VERDICT_TITLES
-    if combined["verdict"] == pooled.HOSTS_DISAGREE:
+    if combined.verdict == pooled.HOSTS_DISAGREE:
         return (
             "Its hosts disagree: "
-            + "; ".join(f"{titles[verdict]} on {wording.named(hosts)}" for verdict, hosts in combined["said"].items())
+            + "; ".join(f"{titles[verdict]} on {wording.named(hosts)}" for verdict, hosts in combined.said.items())
             + "."
         )
-    if combined["n"] < pooled.MIN_HOSTS:
+    if combined.n < pooled.MIN_HOSTS:
         return "One host, which speaks for itself only: how the hosts of its class differ is not known."
-    still = [name for name, of_host in hosts.items() if of_host["ci_low"] is None and of_host["n"] > 1]
-    if combined["tau"] is None and still:
+    still = [name for name, of_host in hosts.items() if of_host.ci_low is None and of_host.n > 1]
+    if combined.tau is None and still:
         return (
             f"How much its hosts differ beyond chance is not known: {wording.named(still)}"
             f" {wording.verb(still, 'has', 'have')} the same values in each block."
         )
-    if combined["tau"] is None:
+    if combined.tau is None:
         return "How much its hosts differ is not known: they have too few blocks."
-    chance = ", which may be chance" if combined["heterogeneity"]["p_adjusted"] > 1 - combined["confidence"] else ""
+    found = combined.heterogeneity
+    chance = ", which may be chance" if found and found.p_adjusted > 1 - combined.confidence else ""
     differ = (
-        f"Hosts differ by {wording.percent(combined['tau'])}{chance}."
-        if combined["tau"] > 0
+        f"Hosts differ by {wording.percent(combined.tau)}{chance}."
+        if combined.tau > 0
         else "Its hosts differ no more than their own noise explains."
     )
     if (
-        combined["verdict"] != paired.INCONCLUSIVE
-        or combined["n"] >= paired.MIN_BLOCKS
-        or [len(hosts) for hosts in combined["said"].values()] != [combined["n"]]
+        combined.verdict != paired.INCONCLUSIVE
+        or combined.n >= paired.MIN_BLOCKS
+        or [len(hosts) for hosts in combined.said.values()] != [combined.n]
     ):
         return differ
     return (
-        f"{differ} Each of the {combined['n']} says {titles[next(iter(combined['said']))]} by itself; so few decide for"
+        f"{differ} Each of the {combined.n} says {titles[next(iter(combined.said))]} by itself; so few decide for"
         " their class only where they agree closely."
     )
-
-
-def line(group: dict[str, t.Any]) -> str:
-    """Say in one line what the hosts of a class say combined.
-
-    Args:
-        group: a class of :func:`by_class`.
-    """
-    parts = [
-        f"{workload['title']} {wording.change_and_interval(change.Change.read(workload))},"
-        f" {report_text.verdict(workload)}. {workload['sentence']}"
-        for workload in group["workloads"][:MAX_COMPARISONS]
-    ]
-    more = (
-        [f"And {len(group['workloads']) - MAX_COMPARISONS} more comparisons."]
-        if len(group["workloads"]) > MAX_COMPARISONS
-        else []
-    )
-    refused = [f"{workload['title']}: {workload['sentence']}" for workload in group["refused"][:MAX_COMPARISONS]]
-    return " ".join(
-        [
-            f"{group['hardware_class'] or 'unknown class'}, {group['hosts']} hosts combined: {group['title']}.",
-            *refused,
-            *parts,
-            *more,
-        ]
-    )
-
-
-def described(classes: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Return classes as results.json has them, without a value for each host.
-
-    Args:
-        classes: from :func:`by_class`.
-    """
-    left_out = ("ratios",)
-    return [
-        {
-            **group,
-            "workloads": [
-                {key: value for key, value in workload.items() if key not in left_out}
-                for workload in group["workloads"]
-            ],
-        }
-        for group in classes
-    ]
-
-
-def _spread(key: str, hosts: t.Mapping[str, dict[str, t.Any]], margin: float) -> dict[str, t.Any]:
-    ratios = {host: comparison["ratio"] for host, comparison in hosts.items()}
-    return {
-        "workload": key,
-        **{name: _title_of(hosts, name) for name in ("title", "name")},
-        **{name: next(iter(hosts.values()))[name] for name in ("of_smt", "effect", "better")},
-        "ratios": list(ratios.values()),
-        "least": min(ratios.values()),
-        "most": max(ratios.values()),
-        "outliers": outliers(ratios, margin),
-    }
 
 
 def outliers(ratios: t.Mapping[str, float], margin: float) -> dict[str, float]:

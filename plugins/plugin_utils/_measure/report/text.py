@@ -8,8 +8,15 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import comparisons as host_comparisons
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion, outcomes
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, charts, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_cautions.cautions import (
+    Failure,
+    Missing,
+)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Ratio
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.summary import Summary
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import charts, wording
 
 EFFECT_TITLES = {
     "cost_of_sharing": "two workers on one core against two on two cores",
@@ -47,13 +54,13 @@ OUTCOME_TITLES = {
 }
 
 
-def question(summary: dict[str, t.Any]) -> str:
+def question(summary: Summary) -> str:
     """Return the question that a host's evaluation was to answer."""
-    if summary["factors"]:
-        (_base, first), (second_base, second) = summary["factors"][0]["levels"]
+    if summary.factors:
+        (_base, first), (second_base, second) = summary.factors[0].levels
         return f"What does {first} do with {second_base}, and with {second}?"
-    others = [arm["title"] for arm in summary["recommendation"]["arms"]]
-    asked = {arm["name"]: arm["title"] for arm in [*summary["arms"], *summary["arms_left_out"]]}
+    others = [arm.title for arm in summary.recommendation.arms]
+    asked = {arm.name: arm.title for arm in [*summary.result.arms, *summary.result.arms_left_out]}
     if not others:
         return "Should SMT be on here?"
     if len(asked) < 3:
@@ -65,18 +72,18 @@ def question(summary: dict[str, t.Any]) -> str:
     )
 
 
-def is_of_smt_alone(summary: dict[str, t.Any]) -> bool:
+def is_of_smt_alone(summary: Summary) -> bool:
     """Return whether a host's evaluation has no other arm than those of SMT, or none at all."""
-    return not summary["recommendation"]["arms"]
+    return not summary.recommendation.arms
 
 
-def conclusion_title(summary: dict[str, t.Any]) -> str:
+def conclusion_title(summary: Summary) -> str:
     """Return a short title for what a host's summary concludes, about SMT or about the other arms of its run."""
-    recommendation = summary["recommendation"]
-    if not is_of_smt_alone(summary) and len(summary["arms"]) > 2 and recommendation["best"]:
-        return f"{next(arm['title'] for arm in summary['arms'] if arm['name'] == recommendation['best'])} is best"
-    of_smt = [RECOMMENDATION_TITLES[recommendation["choice"]]] if summary["concerns_smt"] else []
-    return ", ".join([*of_smt, *(outcome_title(arm["title"], arm["outcome"]) for arm in recommendation["arms"])])
+    recommendation, arms = summary.recommendation, summary.result.arms
+    if not is_of_smt_alone(summary) and len(arms) > 2 and recommendation.standing.best:
+        return f"{next(arm.title for arm in arms if arm.name == recommendation.standing.best)} is best"
+    of_smt = [RECOMMENDATION_TITLES[recommendation.choice]] if summary.concerns_smt else []
+    return ", ".join([*of_smt, *(outcome_title(arm.title, arm.outcome) for arm in recommendation.arms)])
 
 
 def outcome_title(arm: str, outcome: str) -> str:
@@ -84,55 +91,43 @@ def outcome_title(arm: str, outcome: str) -> str:
     return f"{arm}: {OUTCOME_TITLES[outcome]}"
 
 
-def compared(comparison: dict[str, t.Any]) -> str:
+def compared(comparison: Comparison) -> str:
     """Describe what a comparison compares: ``SMT off against SMT on, every online thread busy``."""
-    if comparison["kind"] == "placement":
+    if comparison.kind == "placement":
         return compared_placements(comparison)
     return (
-        f"{comparison['candidate']['arm_title']} against {comparison['baseline']['arm_title']},"
-        f" {placements.title(comparison['placement'])}"
+        f"{comparison.candidate.arm_title} against {comparison.baseline.arm_title},"
+        f" {placements.title(comparison.placement)}"
     )
 
 
-def compared_placements(comparison: dict[str, t.Any], several: bool = False) -> str:
+def compared_placements(comparison: Comparison, several: bool = False) -> str:
     """Describe what a comparison of placements compares; several of one effect in general."""
-    if several or comparison["effect"] not in (host_comparisons.PACKING, host_comparisons.OTHER_CPUS):
-        return EFFECT_TITLES[comparison["effect"]]
-    return " against ".join(placements.title(comparison[side]["placement"]) for side in ("candidate", "baseline"))
+    if several or comparison.effect not in (host_comparisons.PACKING, host_comparisons.OTHER_CPUS):
+        return EFFECT_TITLES[comparison.effect]
+    return " against ".join(placements.title(side.placement) for side in (comparison.candidate, comparison.baseline))
 
 
-def metric(comparison: dict[str, t.Any]) -> str:
+def metric(comparison: Comparison) -> str:
     """Return the metric of a comparison with its unit, for one that is not the primary metric; else nothing."""
-    return "" if comparison["primary"] else f"{comparison['metric']} [{comparison['unit']}]"
+    return "" if comparison.primary else f"{comparison.metric} [{comparison.unit}]"
 
 
-def verdict(comparison: dict[str, t.Any]) -> str:
+def verdict(comparison: outcomes.Said) -> str:
     """Format the verdict of a host or a hardware class."""
-    return wording.VERDICT_TITLES[comparison["verdict"]] + (
-        ", confounded with the reboot" if comparison["confounded"] else ""
+    return wording.VERDICT_TITLES[comparison.verdict] + (
+        ", confounded with the reboot" if comparison.confounded else ""
     )
 
 
-def ratio_row(label: str, comparison: dict[str, t.Any]) -> charts.Interval:
-    """Return a comparison as a row of :func:`charts.forest`: its place is that of the ratio, which says better or
-    worse, its text is the metric's own change.
-    """
-    return charts.Interval(
-        label,
-        wording.change_and_interval(change.Change.read(comparison)),
-        comparison["better"],
-        comparison["ratio"],
-        comparison["verdict"],
-        comparison["ci_low"] or comparison["ratio"],
-        comparison["ci_high"] or comparison["ratio"],
-    )
+def ratio_row(label: str, found: Ratio, more: str = "", ratios: t.Sequence[float] = ()) -> charts.RatioRow:
+    """Return what was found as a row of a picture of ratios; ``more`` is added to its text."""
+    low, high = found.ci_low or found.ratio, found.ci_high or found.ratio
+    text = f"{wording.change_and_interval(found.change)}{more}"
+    return charts.RatioRow(label, text, found.better, found.ratio, found.verdict, low, high, ratios)
 
 
-def key_parts(entry: dict[str, t.Any]) -> list[str]:
+def key_parts(entry: Missing | Failure) -> list[str]:
     """Return the workload, placement and arm that an entry names."""
-    parts = [
-        entry.get("workload"),
-        placements.title(entry["placement"]) if entry.get("placement") else None,
-        entry.get("arm_title"),
-    ]
+    parts = [entry.workload, placements.title(entry.placement) if entry.placement else None, entry.arm_title]
     return [part for part in parts if part] or ["everything"]

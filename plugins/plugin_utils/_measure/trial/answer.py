@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import decisions, verdicts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import leave_one_out
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import (
     assumptions,
     design,
@@ -16,10 +17,10 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial impo
     units,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial.records import Trial
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 
-def sentences(trial: Trial, comparisons: t.Sequence[evidence.Comparison], looks: evidence.Looks) -> list[str]:
+def sentences(trial: Trial, comparisons: t.Sequence[effects.Comparison], looks: evidence.Looks) -> list[str]:
     """Return the answer: one sentence for each arm about the primary metric.
 
     Args:
@@ -27,40 +28,38 @@ def sentences(trial: Trial, comparisons: t.Sequence[evidence.Comparison], looks:
         comparisons: its comparisons, from :func:`evidence.by_hosts`.
         looks: the looks at it.
     """
-    primary = [comparison for comparison in comparisons if comparison["primary"]]
+    primary = [comparison for comparison in comparisons if comparison.metric.is_primary]
     if not primary:
         metric = next(metric for metric in trial.metrics if metric.is_primary)
         return [f"Nothing can be said: no host has a value of {metric.name} in both arms of a comparison yet."]
-    return [_sentence(trial, comparison, looks.decided.get(comparison["candidate"])) for comparison in primary]
+    return [_sentence(trial, comparison, looks.decided.get(comparison.candidate)) for comparison in primary]
 
 
-def others(trial: Trial, comparisons: t.Sequence[evidence.Comparison]) -> list[str]:
+def others(trial: Trial, comparisons: t.Sequence[effects.Comparison]) -> list[str]:
     """Return a sentence for each other metric, and for the primary one without what goes along with the traffic."""
     lines = [
-        _with_hosts(f"{_change(trial, comparison)}: {comparison['effect']}.", comparison)
-        for comparison in comparisons
-        if not comparison["primary"]
+        _with_hosts(f"{_change(trial, one)}: {one.judged.word}.", one)
+        for one in comparisons
+        if not one.metric.is_primary
     ]
     for comparison in comparisons:
-        rest = comparison["adjusted"]
-        if rest is not None and rest["ci_low"] is not None:
+        rest = comparison.adjusted
+        if rest is not None and rest.ci_low is not None:
             what = (
-                f"{comparison['metric']} with {trial.titles[comparison['candidate']]},"
+                f"{comparison.metric.name} with {trial.titles[comparison.candidate]},"
                 f" without what goes along with {trial.traffic}"
             )
-            lines.append(f"{what}: {effects.said(rest)}.")
+            lines.append(f"{what}: {rest.in_words}.")
     return lines
 
 
-def disagreements(trial: Trial, comparisons: t.Sequence[evidence.Comparison]) -> list[str]:
+def disagreements(trial: Trial, comparisons: t.Sequence[effects.Comparison]) -> list[str]:
     """Return a sentence for each arm in which metrics of the same thing point different ways."""
-    counted = [
-        comparison for comparison in comparisons if comparison["primary"] or comparison["metric"] != trial.traffic
-    ]
+    counted = [one for one in comparisons if one.metric.is_primary or one.metric.name != trial.traffic]
     lines = []
     for group in effects.disagreeing(counted):
-        parts = "; ".join(f"{comparison['metric']} {effects.said(comparison)}" for comparison in group)
-        title = trial.titles[group[0]["candidate"]]
+        parts = "; ".join(f"{comparison.metric.name} {comparison.judged.in_words}" for comparison in group)
+        title = trial.titles[group[0].candidate]
         lines.append(f"Metrics of the same thing point different ways with {title}: {parts}.")
     return lines
 
@@ -105,7 +104,7 @@ def lost(trial: Trial, written: t.Mapping[str, t.Sequence[records.WrittenPeriod]
     ]
 
 
-def rests_on(trial: Trial, comparisons: t.Sequence[evidence.Comparison], periods: units.Periods) -> list[str]:
+def rests_on(trial: Trial, comparisons: t.Sequence[effects.Comparison], periods: units.Periods) -> list[str]:
     """Return what was assumed, and what its tests say."""
     primary = next(metric for metric in trial.metrics if metric.is_primary)
     of_hosts = (
@@ -144,11 +143,7 @@ def rests_on(trial: Trial, comparisons: t.Sequence[evidence.Comparison], periods
     if correlation is not None:
         lines.append(f"Neighbouring periods of a host have a correlation of {correlation:.2f} in {primary.name}.")
     if trial.traffic is not None:
-        changed = [
-            comparison
-            for comparison in comparisons
-            if comparison["metric"] == trial.traffic and comparison["verdict"] in (verdicts.GAIN, verdicts.LOSS)
-        ]
+        changed = [one for one in comparisons if one.metric.name == trial.traffic and one.judged.is_called]
         if changed:
             lines.append(
                 f"{trial.traffic} itself depends on the arm, so figures without it would hide a part of the effect."
@@ -156,30 +151,31 @@ def rests_on(trial: Trial, comparisons: t.Sequence[evidence.Comparison], periods
     return lines
 
 
-def _sentence(trial: Trial, comparison: evidence.Comparison, decided: str | None) -> str:
-    title = trial.titles[comparison["candidate"]]
-    if comparison["n"] < verdicts.MIN_BLOCKS:
-        known = f"{comparison['n']} of {trial.units} observations have a value of {comparison['metric']}"
+def _sentence(trial: Trial, comparison: effects.Comparison, decided: str | None) -> str:
+    title, judged = trial.titles[comparison.candidate], comparison.judged
+    if judged.n < verdicts.MIN_BLOCKS:
+        known = f"{judged.n} of {trial.units} observations have a value of {comparison.metric.name}"
         return f"Nothing can be said of {title} yet: {known}, and a verdict needs {verdicts.MIN_BLOCKS}."
-    sentence = (
-        f"{_change(trial, comparison)}: {comparison['effect']}, after {comparison['n']} of {trial.units} observations."
-    )
+    sentence = f"{_change(trial, comparison)}: {judged.word}, after {judged.n} of {trial.units} observations."
     if decided == decisions.FUTILE:
-        least = wording.percent(comparison["minimum_detectable"])
+        least = wording.percent(judged.minimum_detectable)
         return (
             f"{sentence} The rest of the trial would hardly have decided it; an effect of {least} would have been seen."
         )
     return _with_hosts(sentence, comparison)
 
 
-def _with_hosts(sentence: str, comparison: evidence.Comparison) -> str:
+def _with_hosts(sentence: str, comparison: effects.Comparison) -> str:
     """Add to a sentence which host alone turns what it says."""
-    return " ".join(filter(None, [sentence, wording.turned(comparison, comparison["hosts"])]))
+    turns = leave_one_out.sentence(
+        comparison.judged.verdict, comparison.turned_by, comparison.more_hosts, comparison.hosts
+    )
+    return " ".join(filter(None, [sentence, turns]))
 
 
-def _change(trial: Trial, comparison: evidence.Comparison) -> str:
-    per = f" per {comparison['per']}" if comparison["per"] else ""
+def _change(trial: Trial, comparison: effects.Comparison) -> str:
+    per = f" per {comparison.metric.per}" if comparison.metric.per else ""
     return (
-        f"With {trial.titles[comparison['candidate']]} instead of {trial.titles[comparison['baseline']]},"
-        f" {comparison['metric']}{per} changes by {wording.change_and_interval(change.Change.read(comparison))}"
+        f"With {trial.titles[comparison.candidate]} instead of {trial.titles[comparison.baseline]},"
+        f" {comparison.metric.name}{per} changes by {wording.change_and_interval(comparison.judged.change)}"
     )

@@ -22,13 +22,13 @@ from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics.ranks import Paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Judged
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import leave_one_out
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import effects, units
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import units
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial.effects import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial.records import Metric, Trial
 
 CONFIDENCE = 0.95
-
-Comparison = dict[str, t.Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,10 +56,7 @@ def compare(trial: Trial, periods: units.Periods, taken: t.Sequence[spending.Loo
         taken: the looks so far.
 
     Returns:
-        Each as ``paired.compare_family`` returns it, with ``metric``, ``unit``, ``better``, ``primary``, ``per``,
-        ``baseline``, ``candidate``, ``points`` (the units' ratios, in their order, turned so that above 1 is better)
-        and ``adjusted`` (the same for the traffic, see :func:`without_traffic`, or None), with the fields of
-        :func:`effects.fields`. Metrics without a unit of evidence are left out.
+        Each. Metrics without a unit of evidence are left out.
     """
     of_primary, of_others = (
         _family(trial, periods, [metric for metric in trial.metrics if metric.is_primary == is_primary], taken)
@@ -76,26 +73,20 @@ def by_hosts(trial: Trial, periods: units.Periods, comparisons: t.Sequence[Compa
         trial: the trial.
         periods: host -> its complete periods.
         comparisons: of :func:`compare`.
-
-    Returns:
-        The same with ``hosts``, how many have a value; ``turned_by``, each host without which the others say something
-        else: name -> their verdict, empty where nothing is decided; and ``more_hosts``, how many more it takes until no
-        host turns it alone, None where none does or no number is known.
     """
-    return [{**comparison, **_by_hosts(trial, periods, comparison)} for comparison in comparisons]
+    return [_by_hosts(trial, periods, comparison) for comparison in comparisons]
 
 
-def _by_hosts(trial: Trial, periods: units.Periods, comparison: Comparison) -> dict[str, t.Any]:
-    without = units.without_each(
-        trial.design, (trial.arms[0], comparison["candidate"]), periods, comparison["metric"], comparison["per"]
-    )
+def _by_hosts(trial: Trial, periods: units.Periods, comparison: Comparison) -> Comparison:
+    metric, judged = comparison.metric, comparison.judged
+    without = units.without_each(trial.design, (trial.arms[0], comparison.candidate), periods, metric.name, metric.per)
     level, margin, sign = (
-        1 - comparison["interval_confidence"],
+        1 - judged.interval_confidence,
         math.log1p(trial.margin),
-        1.0 if comparison["better"] == "higher" else -1.0,
+        _sign(metric),
     )
-    points = [math.log(ratio) for ratio in comparison["points"]]
-    a_host = comparison["n"] / len(without)
+    points = [math.log(ratio) for ratio in comparison.points]
+    a_host = judged.n / len(without)
 
     def hosts_for(log_ratios: leave_one_out.Logs) -> int | None:
         count = leave_one_out.needed(log_ratios, level, margin)
@@ -103,18 +94,18 @@ def _by_hosts(trial: Trial, periods: units.Periods, comparison: Comparison) -> d
 
     turned: dict[str, str] = {}
     counts: list[int | None] = []
-    for host, log_ratios in without.items() if comparison["verdict"] != verdicts.INCONCLUSIVE else ():
+    for host, log_ratios in without.items() if judged.verdict != verdicts.INCONCLUSIVE else ():
         rest = [sign * log_ratio for log_ratio in log_ratios]
         others = (
             verdicts.INCONCLUSIVE
             if len(rest) < verdicts.MIN_BLOCKS
             else leave_one_out.verdict([-log / 2 for log in rest], [log / 2 for log in rest], level, margin)
         )
-        if others != comparison["verdict"]:
+        if others != judged.verdict:
             turned[host] = others
             counts.append(hosts_for(rest if len(rest) > 1 else points))
     more = leave_one_out.more(turned, counts, hosts_for(points), len(without)) if turned else None
-    return {"hosts": len(without), "turned_by": turned, "more_hosts": more}
+    return dataclasses.replace(comparison, hosts=len(without), turned_by=turned, more_hosts=more)
 
 
 def look(trial: Trial, periods: units.Periods, over: t.Mapping[int, int], before: Looks) -> Looks:
@@ -198,26 +189,21 @@ def _family(
         [metric.is_primary for metric, _arm, _of_metric in measured],
     )
     return [
-        {
-            **result,
-            **effects.fields(result, metric.better),
-            "metric": metric.name,
-            "unit": metric.unit,
-            "better": metric.better,
-            "primary": metric.is_primary,
-            "per": metric.per,
-            "baseline": trial.arms[0],
-            "candidate": arm,
-            "points": [math.exp(_sign(metric) * unit.log_ratio) for unit in of_metric],
-            "adjusted": _adjusted(trial, periods, metric, arm, of_metric),
-        }
+        Comparison(
+            metric,
+            trial.arms[0],
+            arm,
+            result,
+            [math.exp(_sign(metric) * unit.log_ratio) for unit in of_metric],
+            _adjusted(trial, periods, metric, arm, of_metric),
+        )
         for (metric, arm, of_metric), result in zip(measured, results)
     ]
 
 
 def _adjusted(
     trial: Trial, periods: units.Periods, metric: Metric, arm: str, of_metric: t.Sequence[units.Unit]
-) -> dict[str, t.Any] | None:
+) -> Judged | None:
     """Return the comparison of the primary metric without what goes along with the traffic,
     None where nothing is known of it.
     """
@@ -233,9 +219,7 @@ def _adjusted(
     if not both:
         return None
     rest = without_traffic(*(list(side) for side in zip(*both)))
-    result = paired.compare(*_sides(rest), better=metric.better, margin=trial.margin, confidence=CONFIDENCE)
-    kept = {key: result[key] for key in ("ratio", "ci_low", "ci_high", "n", "verdict")}
-    return {**kept, **effects.fields(result, metric.better)}
+    return paired.compare(*_sides(rest), better=metric.better, margin=trial.margin, confidence=CONFIDENCE)
 
 
 def _sign(metric: Metric) -> float:

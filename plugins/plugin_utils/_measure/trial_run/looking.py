@@ -16,7 +16,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import evidence, records, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import directory
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 # A host whose period is over for longer, and not written down, is not waited for: longer than the slowest switch.
 LATE_SECONDS = 300.0
@@ -156,13 +156,13 @@ class HostFiles:
 
     def _show(self, looks: evidence.Looks, complete: units.Periods, done: int) -> None:
         for comparison in evidence.compare(self._trial, complete, looks.taken):
-            if comparison["primary"] and comparison["ci_low"] is not None:
-                arm = self._trial.titles[comparison["candidate"]]
-                decided = _decided(looks, comparison["candidate"])
-                without = f" ({done - comparison['n']} without a value)" if done > comparison["n"] else ""
+            if comparison.metric.is_primary and comparison.judged.ci_low is not None:
+                arm = self._trial.titles[comparison.candidate]
+                decided = _decided(looks, comparison.candidate)
+                without = f" ({done - comparison.judged.n} without a value)" if done > comparison.judged.n else ""
                 self._say(
-                    f"{done} of {self._trial.units} observations{without}, {arm}: {comparison['metric']}"
-                    f" {wording.change_and_interval(change.Change.read(comparison))}, {decided}"
+                    f"{done} of {self._trial.units} observations{without}, {arm}: {comparison.metric.name}"
+                    f" {wording.change_and_interval(comparison.judged.change)}, {decided}"
                 )
 
 

@@ -7,24 +7,60 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Judged
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.two_files import measurements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.two_files.measurements import (
     MeasurementsError,
     Series,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 SCHEMA, SCHEMA_VERSION = "threadwise.smt/compare", 1
 ORDER = (
     "If the machine drifted between the two files, that is in the change: measure both sides in turns (A B, B A, ...)."
 )
 
-Document = dict[str, t.Any]
+
+class Comparison(t.NamedTuple):
+    """A measurement before and after; ``left_out`` values are more on one side."""
+
+    name: str
+    unit: str
+    before_value: float
+    after_value: float
+    judged: Judged
+    left_out: int
+
+    def described(self) -> dict[str, t.Any]:
+        """Return it as plain data."""
+        values = {"before_value": self.before_value, "after_value": self.after_value}
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "better": self.judged.better,
+            **values,
+            **self.judged.described(),
+            **self.judged.change.described(),
+            "left_out": self.left_out,
+        }
+
+
+class Result(t.NamedTuple):
+    """What was compared, what could not be, and what is to be considered."""
+
+    comparisons: list[Comparison]
+    not_compared: list[str]
+    cautions: list[str]
+
+    def described(self) -> dict[str, t.Any]:
+        """Return it as the document of smt_compare."""
+        comparisons = [comparison.described() for comparison in self.comparisons]
+        return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, **self._asdict(), "comparisons": comparisons}
 
 
 def compared(
     before: t.Sequence[Series], after: t.Sequence[Series], better: str | None, margin: float, confidence: float
-) -> Document:
+) -> Result:
     """Return the comparisons of what both sides measured, as one family.
 
     Args:
@@ -53,25 +89,10 @@ def compared(
     by_option = [f"smt_compare_better: {better} is better for {', '.join(unknown[:10])}."] if unknown else []
     comparisons = []
     for (series, other), values, direction, judged in zip(pairs, sides, directions, results):
-        values_of = dict(zip(("before_value", "after_value"), paired.sides(*values, direction, judged["ratio"])))
-        comparisons.append(
-            {
-                "name": series.name if series.name == other.name else f"{series.name} -> {other.name}",
-                "unit": series.unit,
-                "better": direction,
-                **values_of,
-                **judged,
-                **change.of(judged, direction),
-                "left_out": abs(len(series.values) - len(other.values)),
-            }
-        )
-    return {
-        "schema": SCHEMA,
-        "schema_version": SCHEMA_VERSION,
-        "comparisons": comparisons,
-        "not_compared": alone,
-        "cautions": [ORDER, *_left_out(comparisons), *by_option],
-    }
+        name = series.name if series.name == other.name else f"{series.name} -> {other.name}"
+        typical = paired.sides(*values, direction, judged.ratio)
+        comparisons.append(Comparison(name, series.unit, *typical, judged, abs(len(series.values) - len(other.values))))
+    return Result(comparisons, alone, [ORDER, *_left_out(comparisons), *by_option])
 
 
 def _matched(before: t.Sequence[Series], after: t.Sequence[Series]) -> tuple[list[tuple[Series, Series]], list[str]]:
@@ -96,12 +117,12 @@ def _matched(before: t.Sequence[Series], after: t.Sequence[Series]) -> tuple[lis
     return pairs, list(dict.fromkeys(_title(series) for series in (*before, *after) if id(series) not in both))
 
 
-def _left_out(comparisons: t.Iterable[Document]) -> list[str]:
+def _left_out(comparisons: t.Iterable[Comparison]) -> list[str]:
     return [
-        f"{comparison['name'] or 'One file'} has {wording.counted(comparison['left_out'], 'value')} more on one side,"
-        f" which {'is' if comparison['left_out'] == 1 else 'are'} left out."
-        for comparison in comparisons
-        if comparison["left_out"]
+        f"{one.name or 'One file'} has {wording.counted(one.left_out, 'value')} more on one side,"
+        f" which {'is' if one.left_out == 1 else 'are'} left out."
+        for one in comparisons
+        if one.left_out
     ]
 
 
@@ -109,24 +130,24 @@ def _title(series: Series) -> str:
     return " ".join(filter(None, (series.name, series.unit))) or "this number"
 
 
-def lines(document: Document, number: t.Callable[[float | None], str]) -> list[str]:
+def lines(result: Result, number: t.Callable[[float | None], str]) -> list[str]:
     """Return what a terminal shows: a line each comparison, then what is to be considered.
 
     Args:
-        document: from :func:`compared`.
+        result: from :func:`compared`.
         number: formats a value.
     """
     shown = []
-    for comparison in document["comparisons"]:
+    for comparison in result.comparisons:
         values = " -> ".join(
-            number(comparison[side]).replace("\u202f", " ") for side in ("before_value", "after_value")
+            number(value).replace("\u202f", " ") for value in (comparison.before_value, comparison.after_value)
         )
-        name = f"{comparison['name']}: " if comparison["name"] else ""
+        name = f"{comparison.name}: " if comparison.name else ""
         shown.append(
-            f"{name}{values} {comparison['unit']}".rstrip() + f", {wording.judged(comparison)}, n = {comparison['n']}"
+            f"{name}{values} {comparison.unit}".rstrip() + f", {comparison.judged.in_words}, n = {comparison.judged.n}"
         )
-        if comparison["n"] < paired.MIN_BLOCKS:
-            shown.append(f"  {comparison['method']}")
-    if document["not_compared"]:
-        shown.append(f"Not compared, as they are in one file only or 0: {', '.join(document['not_compared'][:10])}")
-    return [*shown, *document["cautions"]]
+        if comparison.judged.n < paired.MIN_BLOCKS:
+            shown.append(f"  {comparison.judged.method}")
+    if result.not_compared:
+        shown.append(f"Not compared, as they are in one file only or 0: {', '.join(result.not_compared[:10])}")
+    return [*shown, *result.cautions]

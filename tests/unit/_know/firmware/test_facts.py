@@ -11,7 +11,8 @@ import time
 import bmc_server
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._know.firmware import client
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, facts as border, schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_hosts import firmware
 
 ED = ["Enabled", "Disabled"]
 CPU01A, HT_ALL = [f"CPU01A{one}" for one in ("Auto", "Enabled", "Disabled")], "Hyper_Threading_ALL__F27F"
@@ -50,7 +51,7 @@ def test_each_recorded_form_says_where_it_is_from_and_has_an_expected_result():
 def test_a_recorded_form_is_read(form):
     with bmc_server.serving(bmc_server.recorded(form)) as bmc:
         found = bmc_server.read_from(bmc)
-    schema.Checker(border.FIRMWARE).check(found)
+    schema.Checker(firmware.FIRMWARE).check(found)
     system = found["systems"][-1]
     limits = [f"{one['attribute']}={one['value']}" for one in system["core_limits"]]
     fields = ("attribute", "value", "state", "staged", "allowed")
@@ -356,5 +357,5 @@ BY_PATH = {"Attributes": SMALL, "AttributeRegistry": "/r"}
 def test_a_field_of_another_type_is_not_there(change):
     """Whatever it is, there are facts, and the border takes them."""
     found = bmc_server.read({**small(), **change}, bmc_server.kernel())
-    schema.Checker(border.FIRMWARE).check(found)
+    schema.Checker(firmware.FIRMWARE).check(found)
     assert all(one["state"] in ("enabled", "unknown") and one["staged"] is None for one in found["systems"])

@@ -20,7 +20,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulis
 from ansible_collections.threadwise.smt.plugins.module_utils._know.topology import topology
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.proof import recording, views
 from ansible_collections.threadwise.smt.plugins.module_utils._set import facts as smt_facts
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import facts as border
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import facts as border, parts
 
 TOPOLOGIES = pathlib.Path(__file__).resolve().parents[4].parent / "shared" / "topologies"
 ARCHIVE = TOPOLOGIES / "open.tar.xz"
@@ -60,7 +60,7 @@ def _trees(tmp_path_factory):
 def test_the_facts_are_valid_and_what_is_expected_or_nothing_is_claimed(trees, name):
     expected = {**EXPECTED[name], "offline": OFFLINE.get(name, EXPECTED[name]["offline"])}
     host, facts = topology.read_topology(trees[name]), smt_facts.gather(trees[name])
-    assert json.loads(json.dumps(facts)) == facts and border.accept(facts) is facts
+    assert json.loads(json.dumps(facts)) == facts and parts.plain(border.made(facts)) == facts
     placed = [cpu for group in facts["sibling_groups"] for cpu in cpulist.parse(group)]
     assert len(placed) == len(set(placed))
     assert facts["complete"] == (sorted(placed) == list(cpulist.parse(facts["cpus"]["present"])))

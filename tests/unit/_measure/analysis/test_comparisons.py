@@ -24,7 +24,7 @@ OWN = {"own": result_maker.GZIP}
 
 
 def of_smt(document):
-    return host_comparisons.of_smt(compared(document))[0]
+    return analysed(document).of_smt[0].described()
 
 
 def declared(document):
@@ -57,8 +57,8 @@ def test_the_truth_lies_in_every_interval_whatever_the_order_of_samples_and_arms
 
 def test_on_a_machine_with_one_core_sharing_is_held_against_a_worker_alone():
     share, result = result_maker.GZIP["share"], result_maker.result(shape=(1, 1, 2))
-    (one,) = [one for one in compared(result) if one["effect"] == "cost_of_sharing_alone"]
-    cost = smt_metrics.of_comparison("cost_of_sharing_alone", one)
+    (one,) = [one for one in analysed(result).comparisons if one.effect == "cost_of_sharing_alone"]
+    cost = smt_metrics.of_comparison(one.effect, one.aggregate, one)
     assert cost.low <= 1 - share + 0.002 and cost.high >= 1 - share - 0.002
     assert cost.value == pytest.approx(1 - share, abs=0.01)
 
@@ -91,7 +91,7 @@ def test_a_failed_sample_drops_its_block_from_its_own_comparisons_alone():
     affected = {key: counts for key, counts in dropped.items() if counts[1]}
     assert affected == {("smt_off", "all_threads"): (9, 1), ("smt_yield", "all_threads"): (9, 1)}
     (failure,) = cautions.failures(accepted(result))
-    assert (failure["arm_title"], failure["reason"], failure["samples"]) == ("SMT on", "gzip ended with status 1", 1)
+    assert (failure.arm_title, failure.reason, failure.samples) == ("SMT on", "gzip ended with status 1", 1)
 
 
 @pytest.mark.parametrize("value", [0, None, -1e-12])
@@ -101,7 +101,7 @@ def test_a_value_without_a_ratio_counts_as_failed(value):
         if sample["block"] == 0:
             sample["metrics"]["throughput"]["value"] = value
     assert {one["n"] for one in compared(result)} == {5}
-    assert sum(failure["samples"] for failure in cautions.failures(accepted(result))) == 10
+    assert sum(failure.samples for failure in cautions.failures(accepted(result))) == 10
 
 
 def with_further(**values):
@@ -140,7 +140,7 @@ def test_a_further_metric_that_is_often_0_has_the_mean_of_all_its_samples():
 def test_what_does_not_exist_is_listed_with_its_reason():
     skipped = [{"workload": "sysbench_cpu", "reason": "sysbench is not installed"}]
     absent = cautions.not_measured(accepted(result_maker.result(skipped=skipped)))
-    found = {(one["workload"], one["placement"], one["arm"]): one["reason"] for one in absent}
+    found = {(one.workload, one.placement, one.arm): one.reason for one in absent}
     assert found["sysbench_cpu", None, None] == "sysbench is not installed"
     assert "no core has two threads" in found[None, "siblings", "smt_off"]
 
@@ -173,7 +173,10 @@ def test_only_the_comparison_that_the_looks_are_at_is_corrected():
 def test_the_looks_at_a_workload_end_with_it_and_those_of_a_plan_with_its_blocks():
     result = looked(8, 4, 5, 6, 8, workloads={"gzip": result_maker.GZIP, "rested": result_maker.GZIP})
     result["samples"] = [one for one in result["samples"] if one["workload"] == "gzip" or one["block"] < 5]
-    found = {one["workload"]: one["looks"] for one in host_comparisons.of_smt(compared(result))}
+    found = {
+        one["workload"]: one["looks"]
+        for one in map(host_comparisons.Comparison.described, host_comparisons.of_smt(analysed(result).comparisons))
+    }
     assert found == {"gzip": 4, "rested": 2}
     # A plan that was ended from outside did not look at its last blocks: a last look spends the rest.
     looks = host_comparisons.looks_at(accepted(looked(10, 4, 6)), 10)
@@ -201,7 +204,7 @@ def of_all_arms(comparisons, placement="all_threads"):
 
 
 def pairs(comparisons):
-    return list(dict.fromkeys(map(host_comparisons.sides_of, comparisons)))
+    return list(dict.fromkeys((one["baseline"]["arm"], one["candidate"]["arm"]) for one in comparisons))
 
 
 def test_all_arms_and_workloads_of_a_placement_are_one_family():

@@ -9,7 +9,6 @@ import math
 import pytest
 import studies
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import (
-    comparisons as host_comparisons,
     paired as paired_module,
     smt_metrics,
     usage,
@@ -35,8 +34,7 @@ def test_yield_of_a_shared_core(each, alone, of_own_core):
 
 
 def test_of_one_block_there_is_no_interval():
-    single = {**paired_module.compare([100], [60]), "better": "higher"}
-    found = smt_metrics.of_comparison("cost_of_sharing", single)
+    found = smt_metrics.of_comparison("cost_of_sharing", "sum", paired_module.compare([100], [60]))
     assert (found.value, found.low, found.high) == (pytest.approx(0.4), None, None)
 
 
@@ -67,13 +65,13 @@ def test_cpu_time_grows_on_siblings_and_wall_time_alone_on_one_cpu():
 def test_a_quarter_more_throughput_at_more_than_half_as_much_again_of_latency():
     assert smt_metrics.smt_yield(5, 4) == 1.25
     document = studies.overhead()
-    whole = [one for one in compared(document) if one["placement"] == "all_threads"]
-    on = {one["metric"]: host_comparisons.turned(one) for one in whole}
+    whole = [one for one in analysed(document).comparisons if one.placement == "all_threads"]
+    on = {one.metric: one.turned().described() for one in whole}
     rate, latency = on["throughput"], on["latency"]
     changed = latency["candidate_value"] / latency["baseline_value"]
     assert (rate["ratio"], changed) == pytest.approx((1.25, 1.6), rel=0.005)
     assert (rate["verdict"], latency["verdict"]) == ("gain", "loss")
-    assert conclusion.conclude(analysed(document))["recommendation"] == "on"
+    assert conclusion.conclude(analysed(document)).recommendation == "on"
 
 
 def test_fourteen_more_requests_by_usage_and_four_in_truth():

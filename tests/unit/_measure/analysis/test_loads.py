@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From how many streams on SMT helps, and the most load within a limit of response times."""
 
+import types
+
 import pytest
 import result_maker
 import studies
@@ -62,10 +64,10 @@ def test_what_some_numbers_of_streams_tell(numbers, blocks, status, streams_from
 
 def test_the_conclusion_is_that_it_depends_on_how_much_runs_at_once(published):
     found = conclusion.conclude(published)
-    assert found["recommendation"] == recommendation.recommend(published)["choice"] == "by_workload"
-    assert found["sentence"].startswith("It depends on how much runs at once: SMT helps array, none from 9 streams ")
+    assert found.recommendation == recommendation.recommend(published).choice == "by_workload"
+    assert found.sentence.startswith("It depends on how much runs at once: SMT helps array, none from 9 streams ")
     worst = "SMT costs most with 9 streams: turning it off changes array, OUTER stream_time by −56.0 % ("
-    assert worst in found["sentence"] and found["sentence"].endswith("), better.")
+    assert worst in found.sentence and found.sentence.endswith("), better.")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_the_conclusion_is_that_it_depends_on_how_much_runs_at_once(published):
 )
 def test_where_streams_decide_alone_or_nothing(numbers, options, choice, words):
     found = conclusion.conclude(analysed(studies.hp(numbers, **{"tests": ["inner"], **options})))
-    assert found["recommendation"] == choice and words in found["sentence"], found["sentence"]
+    assert found.recommendation == choice and words in found.sentence, found.sentence
 
 
 def factors(by_count, blocks=8):
@@ -111,12 +113,12 @@ MIDDLE = {3: 1, 4: 1, 5: 0.95, 6: 1.1, 8: 1.3, 10: 1.2, 11: 1.1, 12: 1.0}
 def test_the_numbers_of_streams_with_which_smt_helps_are_named(by_count, opening, text):
     analysis = analysed(factors(by_count))
     assert crossovers.text(curve(analysis, "a").crossover) == text
-    assert conclusion.conclude(analysis)["sentence"].startswith(f"{opening}: SMT helps array {text}.")
+    assert conclusion.conclude(analysis).sentence.startswith(f"{opening}: SMT helps array {text}.")
 
 
 def test_what_is_not_decided_is_no_number_with_which_smt_does_not_help():
     def found(verdicts):
-        by_streams = {count: {"verdict": verdict, "ratio": 1} for count, verdict in verdicts.items()}
+        by_streams = {count: types.SimpleNamespace(verdict=verdict, ratio=1) for count, verdict in verdicts.items()}
         return crossovers.text(streams.crossover(by_streams, 4, 8))
 
     on, open_one, same = "gain", "inconclusive", "equivalent"
@@ -147,17 +149,17 @@ def at(document, arm, load):
 def test_sap_serves_650_users_against_550():
     document = studies.sap()
     analysis = analysed(document)
-    (one,) = [one for one in analysis.comparisons if one["primary"]]
+    (one,) = [one.described() for one in analysis.comparisons if one.primary]
     assert (one["candidate"]["arm"], one["candidate_value"], one["baseline_value"]) == ("smt_on", 650, 550)
     assert one["change"] == pytest.approx(100 / 550) and (one["verdict"], one["unit"], one["n"]) == ("gain", "users", 6)
     assert (one["metric"], one["better"], one["response_limit"]) == ("most_load", "higher", 2.0)
     # Each block says the same: that is no interval.
     assert {one[key] for key in ("ci_low", "ci_high", "change_low", "minimum_detectable")} == {None}
-    assert conclusion.conclude(analysis)["basis"].endswith(" SAP SD was measured with 550 and 650 users only.")
+    assert conclusion.conclude(analysis).basis.endswith(" SAP SD was measured with 550 and 650 users only.")
     # The load that fails is the result.
     assert cautions.failures(accepted(document)) == []
-    reason = recommendation.recommend(analysis)["reasons"][0]
-    assert reason["text"] == "SAP SD, most users within 2 s: +18 % (no interval) with SMT on, better"
+    reason = recommendation.recommend(analysis).reasons[0]
+    assert reason.text == "SAP SD, most users within 2 s: +18 % (no interval) with SMT on, better"
 
 
 def test_blocks_that_differ_have_an_interval_around_a_load_that_was_measured():
@@ -175,8 +177,8 @@ def test_the_smaller_load_that_is_over_the_limit_ends_the_walk():
     # No load is served with SMT on, so that there is nothing to compare with.
     assert most_loads(document) == []
     found = conclusion.conclude(analysed(document))
-    assert found["recommendation"] == "undecided"
-    (caution,) = found["cautions"]
+    assert found.recommendation == "undecided"
+    (caution,) = found.cautions
     assert "the smallest load is over the limit in 6 blocks, and larger ones are within it" in caution
 
 
@@ -188,7 +190,7 @@ def test_a_sample_that_fails_is_a_failure_where_no_arm_serves_a_load_and_none_ab
     for sample in document["samples"]:
         sample.update(ok=False, error="no such command", metrics={}, workers=[])
     found = cautions.failures(accepted(document))
-    assert [(one["arm"], one["samples"]) for one in found] == [("smt_on", 12), ("smt_off", 12)]
+    assert [(one.arm, one.samples) for one in found] == [("smt_on", 12), ("smt_off", 12)]
 
 
 @pytest.mark.parametrize(("fails", "verdict"), [("smt_off", "gain"), ("smt_on", "inconclusive")])
@@ -206,7 +208,7 @@ def test_a_limit_that_no_load_exceeds_decides_nothing():
     document["samples"] = [one for one in document["samples"] if one["parameter"] == 550]
     comparisons = compared(document)
     assert [one["metric"] for one in comparisons if one["primary"]] == ["throughput"]
-    (caution,) = conclusion.conclude(analysed(document))["cautions"]
+    (caution,) = conclusion.conclude(analysed(document)).cautions
     assert caution.startswith("Each load of SAP SD that was measured is served within 3 s")
     # Nor do too few blocks, however equal they are.
     assert [one["verdict"] for one in most_loads(studies.sap(blocks=3))] == ["inconclusive"]

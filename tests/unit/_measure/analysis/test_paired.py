@@ -147,22 +147,22 @@ def test_holm_adjusts_as_its_paper_does():
 def test_a_family_is_judged_together():
     clear, borderline = noisy(14, 1.05), noisy(14, 1.04, 0.06, seed=2)
     alone = paired.compare(*borderline)
-    assert alone["verdict"] == "gain" and 0.02 < alone["p_value"] < 0.05
+    assert alone.verdict == "gain" and 0.02 < alone.p_value < 0.05
     family = paired.compare_family([(*borderline, "higher"), (*clear, "higher"), (*borderline, "higher")])
-    assert [one["verdict"] for one in family] == ["inconclusive", "gain", "inconclusive"]
-    assert family[0]["p_adjusted"] == pytest.approx(2 * alone["p_value"])
-    assert [one["family"] for one in family] == [3, 3, 3]
-    assert family[1]["interval_confidence"] == pytest.approx(1 - 0.05 / 3)
-    assert family[0]["ci_low"] < alone["ci_low"] and alone["ci_high"] < family[0]["ci_high"]
+    assert [one.verdict for one in family] == ["inconclusive", "gain", "inconclusive"]
+    assert family[0].p_adjusted == pytest.approx(2 * alone.p_value)
+    assert [one.family for one in family] == [3, 3, 3]
+    assert family[1].interval_confidence == pytest.approx(1 - 0.05 / 3)
+    assert family[0].ci_low < alone.ci_low and alone.ci_high < family[0].ci_high
 
 
 def test_minimum_detectable_is_found_in_nine_of_ten():
     source = numpy.random.default_rng(3)
-    least = paired.compare(*noisy(14, 1.0, 0.02))["minimum_detectable"]
+    least = paired.compare(*noisy(14, 1.0, 0.02)).minimum_detectable
     found = 0
     for _time in range(50):
         before, after = numpy.exp(source.normal(0, 0.02, (2, 14, 2)))
-        found += paired.compare(before.tolist(), (after * (1 + least)).tolist())["verdict"] == "gain"
+        found += paired.compare(before.tolist(), (after * (1 + least)).tolist()).verdict == "gain"
     assert 40 <= found <= 49
 
 

@@ -173,7 +173,7 @@ def test_each_arm_is_saturated_by_itself():
 @pytest.mark.parametrize(("rates", "said"), [(RISING, "at least "), (FLAT, "")])
 def test_sentence_table_and_results_say_at_least(rates, said):
     analysis = result_maker.analysed(clients(rates, USED))
-    statements = conclusion.conclude(analysis)["statements"]
+    statements = conclusion.conclude(analysis).statements
     (room,) = [place for place, words in enumerate(statements) if "by CPU usage there is room" in words]
     decided = next(place for place, words in enumerate(statements) if words.startswith("Leave SMT on"))
     assert decided < room and ("at least" in statements[room]) is bool(said)
@@ -317,10 +317,10 @@ def test_the_same_throughput_for_a_third_fewer_cpu_seconds():
         "smt_on": (pytest.approx(1.2 / 32, rel=0.01), "CPU s/requests"),
         "smt_off": (pytest.approx(0.8 / 32, rel=0.01), "CPU s/requests"),
     }
-    (one,) = [one for one in comparisons.compare_host(result) if one["metric"] == costs.CPU_BY_WORK]
+    (one,) = [one.described() for one in comparisons.compare_host(result) if one.metric == costs.CPU_BY_WORK]
     assert one["change"] == pytest.approx(-1 / 3, abs=0.01) and (one["verdict"], one["better"]) == ("gain", "lower")
     assert not one["primary"] and one["aggregate"] == "mean_per_job"
-    said = conclusion.conclude(analysed(result))["costs"]
+    said = conclusion.conclude(analysed(result)).costs
     assert "the same primary, and its CPU seconds per unit of work change by −33." in said[0]
     assert said[0].endswith(": fewer threads are charged for the same time.")
 
@@ -332,7 +332,7 @@ def test_time_per_job_costs_the_cpu_time_of_a_job():
         for worker in sample["workers"]:
             worker.update(cpu_seconds=cpu / len(sample["workers"]) / 1000, wall_seconds=wall / 1000)
     found = comparisons.compare_host(costs.added(accepted(document)))
-    times = {one["effect"]: one["change"] for one in found if one["metric"] == costs.CPU_BY_WORK}
+    times = {one.effect: one.change.value for one in found if one.metric == costs.CPU_BY_WORK}
     # Two cores take no more CPU time for a job than one alone, two siblings half as much again.
     assert times["second_core"] == pytest.approx(0.003, abs=0.002)
     assert times["cost_of_sharing"] == pytest.approx(0.52, abs=0.01) == times["core_yield"]
@@ -369,6 +369,6 @@ def test_joules_per_unit_of_work():
     document["samples"][0]["telemetry"]["joules"] = None
     result = costs.added(accepted(document))
     assert ["joules_by_work" in sample.metrics for sample in result.samples] == [False] + [True] * 11
-    (one,) = [one for one in comparisons.compare_host(result) if not one["primary"]]
+    (one,) = [one.described() for one in comparisons.compare_host(result) if not one.primary]
     assert (one["metric"], one["unit"], one["n"], one["dropped_blocks"]) == ("joules_by_work", "J/requests", 5, 1)
     assert one["change"] == pytest.approx(-0.25, abs=0.01) and one["baseline_value"] == pytest.approx(2, rel=0.01)

@@ -7,12 +7,12 @@ import datetime
 import math
 import random
 
+import facts_maker
 import night
 import pytest
 import result_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import decisions
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import comparisons as host_comparisons
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import boot_plan, boot_results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion, recommendation
 from result_maker import accepted, analysed, compared
@@ -56,7 +56,7 @@ def joined(made, plan=None, after=FACTS, error=None, mitigations=()):
 
 
 def primary(result):
-    return host_comparisons.of_smt(compared(result))[0]
+    return analysed(result).of_smt[0].described()
 
 
 def test_one_boot_of_each_is_confounded_and_several_are_judged_pair_by_pair():
@@ -64,14 +64,14 @@ def test_one_boot_of_each_is_confounded_and_several_are_judged_pair_by_pair():
     one = primary(result)
     assert one["confounded"] and one["n"] == 5 and one["ratio"] == pytest.approx(0.8, rel=0.01)
     actual = conclusion.conclude(analysed(result))
-    assert actual["recommendation"] == conclusion.UNDECIDED and "smt_eval_boots: 4" in actual["next"]
-    assert recommendation.recommend(analysed(result))["choice"] == conclusion.UNDECIDED
+    assert actual.recommendation == conclusion.UNDECIDED and "smt_eval_boots: 4" in actual.next
+    assert recommendation.recommend(analysed(result)).choice == conclusion.UNDECIDED
     # Boots differ by 1 %: samples within them, which agree to 0.5 %, must not be taken for repetitions.
     result = joined(legs(6, scatter=0.01))
     one = primary(result)
     assert (one["confounded"], one["n"], one["verdict"], one["basis"]) == (False, 6, "loss", "boots")
     assert one["ci_low"] <= 0.8 * 1.002 and one["ci_high"] >= 0.8
-    assert conclusion.conclude(analysed(result))["recommendation"] == conclusion.ON
+    assert conclusion.conclude(analysed(result)).recommendation == conclusion.ON
     assert decisions.conclude(accepted(result), NOW).choice == conclusion.ON
     # So are results from before there were other arms.
     del result["plan"]["booted"]
@@ -111,8 +111,7 @@ def test_what_is_missing_or_not_as_before_is_named():
     assert (result["outcome"], result["message"], primary(result)["n"]) == ("failed", "boot 3: no space", 2)
     result = joined(legs(1), after=None)
     assert result["outcome"] == "interrupted" and result["restored"] is None
-    after = copy.deepcopy(FACTS)
-    after["control"], after["boot"]["configured"] = "off", ["nosmt"]
+    after = facts_maker.made(parts.plain(FACTS), control="off", boot={"configured": ["nosmt"]})
     restored = joined(legs(1), after=after, mitigations=[[], ["mitigations=off"]])["restored"]
     changed = {"smt/control": "on before, off", "the next boot's arguments": "none before, nosmt"}
     changed["the running kernel's mitigations"] = "none before, mitigations=off"
@@ -169,4 +168,4 @@ def test_each_arm_keeps_what_the_kernel_showed_and_what_was_seen_within_a_boot()
     assert {arm: one.get("asked_bytes") for arm, one in observed.items()} == {"smt_on": 2, "smt_off": 1, "nosmt": None}
     assert observed["nosmt"]["cmdline"] == "quiet nosmt" and observed["smt_on"]["cmdline"] == "quiet"
     assert observed["nosmt"]["smt"]["control"] == "off" and observed["nosmt"]["smt"]["active"] is False
-    assert observed["smt_on"]["vulnerabilities"] == FACTS["vulnerabilities"]
+    assert observed["smt_on"]["vulnerabilities"] == parts.plain(FACTS.vulnerabilities)

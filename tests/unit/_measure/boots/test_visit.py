@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.visit import record
 from ansible_collections.threadwise.smt.plugins.module_utils._set.slot import settings
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.time_limits import Calls, HostLostError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import facts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot, visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import booted_host, host_check
 from rebooted_host import RebootedHost
@@ -111,7 +112,7 @@ def test_a_wait_is_told_again_after_a_while_and_ends_with_the_slot_or_what_it_ma
 )
 def test_how_a_slot_is_released_is_what_the_user_wrote(wanted, begin, end):
     for since in ("2026", "2026\n; rm -rf /\x1b[2J"):
-        said = reboot.held(wanted, "db1", {"granted": True, "since": since})
+        said = reboot.held(wanted, "db1", facts.Slot(granted=True, since=since))
         assert said.startswith(begin) and said.endswith(end) and said.isprintable()
 
 

@@ -58,8 +58,8 @@ def test_the_best_arm_beats_each_other_one_that_it_was_compared_with(arms, compa
     analysis, found = standing(arms, compare)
     assert (found.best, found.better) == (best, better)
     made = recommendation.recommend(analysis)
-    assert (made["best"], made["better_than_baseline"]) == (best, list(better))
-    assert len(made["pairs"]) == (len(arms) - 1 if compare == "baseline" else len(arms) * (len(arms) - 1) // 2)
+    assert (made.standing.best, made.standing.better) == (best, better)
+    assert len(made.standing.outcomes) == (len(arms) - 1 if compare == "baseline" else len(arms) * (len(arms) - 1) // 2)
 
 
 def test_an_arm_that_costs_another_workload_or_lacks_it_is_not_the_best():
@@ -98,7 +98,7 @@ OF_FIVE = {"workloads": {"orders": LATENCY, "gzip": result_maker.GZIP}}
 )
 def test_each_arm_is_named_with_what_it_gives_and_costs(arms, compare, options, words):
     found = conclusion.conclude(standing(arms, compare, **options)[0])
-    assert any(words in one for one in (found["sentence"], *found["costs"])), found["sentence"]
+    assert any(words in one for one in (found.sentence, *found.costs)), found.sentence
 
 
 TENTH = {"smt_on": 1.0, "overcommit_strict": 1.0, "isolated": 1.1}
@@ -111,7 +111,7 @@ def test_an_arm_that_does_nothing_is_seldom_called_none_best_and_a_tenth_is_foun
     best = called = found = 0
     for seed in range(EVALUATIONS):
         analysis, concluded = standing(arms, compare, seed=seed, noise=0.03, shape=(1, 1, 2))
-        verdicts = [(one["effect"], one["verdict"]) for one in analysis.comparisons if one["kind"] == "arm"]
+        verdicts = [(one.effect, one.verdict) for one in analysis.comparisons if one.kind == "arm"]
         best += concluded.best not in (None, found_of)
         called += any(verdict in ("gain", "loss") for effect, verdict in verdicts if effect != found_of)
         found += (found_of, "gain") in verdicts
@@ -122,7 +122,7 @@ def test_an_arm_that_does_nothing_is_seldom_called_none_best_and_a_tenth_is_foun
 def recommended(licence=None, vulnerable=True, facts=None, **options):
     result = result_maker.result(**options)
     result["facts"].update(facts or {}, **({} if vulnerable else {"vulnerabilities": {}}))
-    return recommendation.recommend(analysed(result), licence)
+    return recommendation.recommend(analysed(result), licence).described()
 
 
 def about(made, kind):
@@ -188,9 +188,9 @@ def test_an_effect_that_turns_with_the_other_factor_is_said_at_each_of_its_level
     assert one.interaction.ratio == pytest.approx(1.15 / 1.05 / 0.96, abs=0.003) and one.interaction.is_called
     # The first of both is a comparison of arms, too, and is the same number there.
     here = one.first_at[0]
-    (compared,) = [one for one in analysis.against_baseline if one["effect"] == ARMS[2]]
-    assert (here.low, here.high, here.verdict) == (compared["ci_low"], compared["ci_high"], compared["verdict"])
-    assert "huge pages: never, SMT off changes it by +9.5 %" in conclusion.conclude(analysis)["sentence"]
+    (compared,) = [one for one in analysis.against_baseline if one.effect == ARMS[2]]
+    assert (here.ratio, here.verdict) == (compared.ratio, compared.verdict)
+    assert "huge pages: never, SMT off changes it by +9.5 %" in conclusion.conclude(analysis).sentence
 
 
 NOISY = {"noise": 0.1, "blocks": 6}
@@ -238,7 +238,7 @@ def without(document, left_out):
 )
 def test_other_arms_are_no_factors(document):
     assert found(document) == []
-    assert "of a fixed stream" in conclusion.conclude(analysed(document))["sentence"]
+    assert "of a fixed stream" in conclusion.conclude(analysed(document)).sentence
 
 
 def test_page_and_data_have_them():
@@ -247,5 +247,5 @@ def test_page_and_data_have_them():
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     jsonschema_rs.validator_for({**schema, "$ref": "#/$defs/host", "properties": {}, "required": []}).validate(summary)
     assert summary["factors"][0]["interaction"]["verdict"] == "gain"
-    shown = host_page.render(analysed(document), summary, True)
+    shown = host_page.render(result_maker.summary(document), True)
     assert "<h2>Two factors" in shown and "SMT off, with transparent huge pages: never" in shown

@@ -56,8 +56,8 @@ def chosen(document):
     """What is recommended, and whether nothing speaks against it; of a host that the kernel calls safe."""
     document["facts"]["vulnerabilities"] = {}
     found, recommended = said(document)
-    assert found["recommendation"] == recommended["choice"]
-    return recommended["choice"], recommended["agreed"]
+    assert found.recommendation == recommended.choice
+    return recommended.choice, recommended.agreed
 
 
 def failing(document, is_failing):
@@ -69,7 +69,7 @@ def failing(document, is_failing):
 
 def of_class(*documents):
     """What is said of the hosts of these results together, on the page and as a decision."""
-    rows = [hardware_classes.row(result_maker.summarised(one), f"{one['host']}.html") for one in documents]
+    rows = [hardware_classes.row(result_maker.summary(one), f"{one['host']}.html") for one in documents]
     (found,) = hardware_classes.by_class(rows, 0.01, 0.95)
     (decided,) = decisions.decisions([decisions.conclude(accepted(one), NOW) for one in documents], NOW).values()
     return found, decided["decision"]
@@ -81,7 +81,7 @@ def test_many_hosts_do_not_decide_what_none_of_them_could_measure():
         return failing(document, lambda one: (one["workload"], one["arm"]) == ("b", "smt_off"))
 
     found, decided = of_class(*map(host, range(4)))
-    assert (found["recommendation"], found["title"], decided) == ("undecided", "not decided", None)
+    assert (found.recommendation, found.title, decided) == ("undecided", "not decided", None)
 
 
 def test_hosts_that_streams_decide_differently_disagree():
@@ -91,7 +91,7 @@ def test_hosts_that_streams_decide_differently_disagree():
 
     for factor, choice, decision in ((0.7, "hosts_disagree", None), (1.3, "on", "enabled")):
         found, decided = of_class(host("a", 1.3), host("b", factor))
-        assert (found["recommendation"], decided) == (choice, decision)
+        assert (found.recommendation, decided) == (choice, decision)
 
 
 def test_a_workload_that_was_measured_on_a_part_of_the_machine_only_can_contradict_the_others():
@@ -107,11 +107,11 @@ def test_what_could_not_be_measured_on_one_side_is_named():
     skipped = {"workload": "b", "placement": "all_threads", "arm": "smt_on", "reason": "too little memory"}
     document["skipped"] = [skipped]
     found, _recommended = said(document)
-    assert found["recommendation"] == "undecided"
-    assert "; analytics could not" in found["sentence"] and "(too little memory)." in found["sentence"]
+    assert found.recommendation == "undecided"
+    assert "; analytics could not" in found.sentence and "(too little memory)." in found.sentence
     # A host can write what it likes of arms that it does not have: its page is made all the same.
     odd = {**made({"a": BETTER_OFF}, arms={"smt_on": 1.0, "isolated": 1.0}), "skipped": [{**skipped, "arm": "smt_off"}]}
-    assert hardware_classes.row(result_maker.summarised(odd), "a.html")["host"] == odd["host"]
+    assert hardware_classes.row(result_maker.summary(odd), "a.html").host == odd["host"]
 
 
 def loads(value, limit=None):
@@ -146,7 +146,7 @@ def test_it_depends_on_the_load_where_one_workload_has_several():
     for last, start in ((100, "Turn SMT off"), (80, "It depends on the load: ")):
         off = {2: 100, 4: 120, 8: 110, 16: last}
         found, _made = said(loads(lambda arm, clients, off=off: (100 if arm == "smt_on" else off[clients], 5.0)))
-        assert found["sentence"].startswith(start)
+        assert found.sentence.startswith(start)
 
 
 def test_failures_on_one_side_alone_are_no_agreement():
@@ -154,7 +154,7 @@ def test_failures_on_one_side_alone_are_no_agreement():
     assert chosen(document) == ("on", True)
     failing(document, lambda one: (one["workload"], one["arm"]) == ("b", "smt_on") and one["block"] < 3)
     assert chosen(document) == ("on", False)
-    assert said(document)[0]["cautions"][0].startswith("3 of 32 samples failed, all of gzip with SMT on; ")
+    assert said(document)[0].cautions[0].startswith("3 of 32 samples failed, all of gzip with SMT on; ")
 
 
 def in_each_arm(name, on, off):
@@ -184,7 +184,7 @@ def test_where_a_response_time_becomes_worse_no_other_reason_decides():
     for off, choice, by in ((7.0, "either", None), (2.0, "off", others), (5.0, "off", others)):
         tail = rates(100, 100, "web", in_each_arm("latency_p99", 5.0, off), TAIL)
         _found, recommended = said(made({"a": tail}))
-        assert (recommended["choice"], recommended["decided_by"]) == (choice, by)
+        assert (recommended.choice, recommended.decided_by) == (choice, by)
 
 
 ONE_BOOT = [(["all_threads"], None), (["cores"], None), (["free_2", "free_4", "free_6", "free_8"], None)]
@@ -199,8 +199,8 @@ def test_one_boot_of_each_side_is_said_wherever_its_effect_is(names, arms):
     for one in document["samples"]:
         one.update(boot=int(one["arm"] == document["arms"][1]["name"]), pair=0)
     found, _recommended = said(document)
-    assert "confounded with the reboot between" in found["sentence"], found["sentence"]
-    assert found["basis"].startswith("8 blocks of one boot on each side, ")
+    assert "confounded with the reboot between" in found.sentence, found.sentence
+    assert found.basis.startswith("8 blocks of one boot on each side, ")
 
 
 NONE = 0.0
@@ -244,7 +244,7 @@ def open_load(metrics, on, off, asked=None, used=0.4, done=(1000, 1000), **optio
 )
 def test_what_the_load_generator_gives_decides_nothing(metrics, on, off, choice, given):
     found, recommended = said(open_load(metrics, on, off, **given))
-    assert (found["recommendation"], recommended["choice"]) == (choice, choice), found["sentence"]
+    assert (found.recommendation, recommended.choice) == (choice, choice), found.sentence
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_what_the_load_generator_gives_decides_nothing(metrics, on, off, choice,
     ],
 )
 def test_what_else_is_known_of_a_rate_that_is_the_same(document, choice):
-    assert said(document)[0]["recommendation"] == choice
+    assert said(document)[0].recommendation == choice
 
 
 # A limit of response times that one arm meets with no load, or not in each block.
@@ -292,14 +292,14 @@ def test_a_limit_that_one_arm_never_meets_is_an_answer(over):
     document = sap(over)
     why = "the response time was not reached)" if over else "no answer; 6 of its samples failed: the "
     found, recommended = said(document)
-    assert found["sentence"] == f"Leave SMT on: w{ON_ALONE}."
+    assert found.sentence == f"Leave SMT on: w{ON_ALONE}."
     # A load that fails is the result.
     assert cautions.failures(accepted(document)) == []
-    assert any(one.startswith(f"{SMALLER} (6 of its samples failed: ") and why in one for one in found["cautions"])
-    assert [recommended[name] for name in ("choice", "decided_by", "best")] == ["on", "performance", "smt_on"]
-    reason = recommended["reasons"][0]
-    assert (reason["points_to"], reason["verdict"], reason["text"]) == ("on", "loss", f"w{ON_ALONE}")
-    assert recommended["pairs"] == [{"arm": "smt_off", "against": "smt_on", "outcome": "worse"}]
+    assert any(one.startswith(f"{SMALLER} (6 of its samples failed: ") and why in one for one in found.cautions)
+    assert (recommended.choice, recommended.decided_by, recommended.standing.best) == ("on", "performance", "smt_on")
+    reason = recommended.reasons[0]
+    assert (reason.points_to, reason.facts["verdict"], reason.text) == ("on", "loss", f"w{ON_ALONE}")
+    assert recommended.standing.outcomes == {("smt_off", "smt_on"): "worse"}
 
 
 def slow_everywhere():
@@ -333,14 +333,15 @@ def with_isolated():
 )
 def test_where_it_is_not_met_is_said(document, choice, part, words):
     found, recommended = said(document)
-    assert words in found[part] or any(words in one for one in found[part]), found[part]
-    assert recommended["choice"] == choice
-    assert {one["outcome"] for one in recommended["arms"]} <= {"worse"}
+    said_of_it = getattr(found, part)
+    assert words in said_of_it or any(words in one for one in said_of_it), said_of_it
+    assert recommended.choice == choice
+    assert {one.outcome for one in recommended.arms} <= {"worse"}
 
 
 def test_a_class_decides_with_it():
     both, alone = ([of(sap(host=host)) for host in "ab"] for of in (with_gzip, dict))
     for documents, choice, decided in ((both, "by_workload", None), (alone, "on", "enabled")):
         together, found = of_class(*documents)
-        assert (together["recommendation"], found) == (choice, decided)
-    assert of_class(both[0])[0]["recommendation"] == "undecided"
+        assert (together.recommendation, found) == (choice, decided)
+    assert of_class(both[0])[0].recommendation == "undecided"

@@ -4,13 +4,14 @@
 
 import math
 import random
+from dataclasses import replace
 
 import night
 import numpy
 import pytest
+import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import leave_one_out, pooled, series
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 from scipy import stats
 
 
@@ -20,8 +21,7 @@ def host(effect, noise=0.01, blocks=6, seed=0, better="higher"):
     before, after = numpy.exp(source.normal(0, noise / math.sqrt(2), (2, blocks)))
     after = after * (1 + effect) ** (1 if better == "higher" else -1)
     one = paired.compare(before.tolist(), after.tolist(), better)
-    baseline, candidate = paired.sides(before.tolist(), after.tolist(), better, one["ratio"])
-    return {**one, "baseline_value": baseline, "candidate_value": candidate, "better": better, "confounded": False}
+    return result_maker.of_a_host(one, paired.sides(before.tolist(), after.tolist(), better, one.ratio))
 
 
 def combined(*hosts, confidence=0.95):
@@ -31,48 +31,50 @@ def combined(*hosts, confidence=0.95):
 
 def moved(one, factor):
     """Return the comparison of a host with another effect and the same noise."""
-    return {**one, **{name: one[name] * factor for name in ("candidate_value", "ratio", "ci_low", "ci_high")}}
+    return replace(
+        one, **{name: getattr(one, name) * factor for name in ("candidate_value", "ratio", "ci_low", "ci_high")}
+    )
 
 
 def test_two_hosts_that_agree_closely_decide_for_their_class_and_one_alone_does_not():
     hosts = [host(0.08, seed=1), host(0.08, seed=2)]
     together, alone = combined(*hosts), combined(hosts[0])
-    assert (together["verdict"], together["n"], together["blocks"]) == ("gain", 2, 12)
-    assert together["ratio"] == pytest.approx(math.sqrt(hosts[0]["ratio"] * hosts[1]["ratio"]))
-    unknown = (alone["ci_low"], alone["tau"], alone["heterogeneity"])
-    assert (alone["verdict"], *unknown) == ("inconclusive", None, None, None)
+    assert (together.verdict, together.n, together.blocks) == ("gain", 2, 12)
+    assert together.ratio == pytest.approx(math.sqrt(hosts[0].ratio * hosts[1].ratio))
+    unknown = (alone.ci_low, alone.tau, alone.heterogeneity)
+    assert (alone.verdict, *unknown) == ("inconclusive", None, None, None)
 
 
 def test_hosts_that_differ_widen_the_interval_however_well_each_is_known():
     hosts = [host(effect, noise=0.001, seed=seed) for seed, effect in enumerate((0.02, 0.06, 0.10, 0.14))]
-    logs = [math.log(one["ratio"]) for one in hosts]
+    logs = [math.log(one.ratio) for one in hosts]
     one = combined(*hosts)
     centre, scatter = numpy.mean(logs), numpy.std(logs, ddof=1)
     half = stats.t.ppf(0.975, 3) * scatter / 2
-    assert numpy.log([one["ci_low"], one["ci_high"]]) == pytest.approx([centre - half, centre + half])
-    assert one["verdict"] == "inconclusive" and one["tau"] == pytest.approx(math.expm1(scatter), rel=0.01)
+    assert numpy.log([one.ci_low, one.ci_high]) == pytest.approx([centre - half, centre + half])
+    assert one.verdict == "inconclusive" and one.tau == pytest.approx(math.expm1(scatter), rel=0.01)
 
 
 def test_hosts_that_agree_by_luck_are_not_known_better_than_their_blocks_allow():
     noisy = host(0.0, noise=0.08, seed=4)
-    one = combined(*(moved(noisy, 1.02 / noisy["ratio"]) for _same in range(3)))
+    one = combined(*(moved(noisy, 1.02 / noisy.ratio) for _same in range(3)))
     error = pooled.standard_error(noisy)
     half = stats.t.ppf(0.975, 15) * error / math.sqrt(3)
-    assert math.log(one["ci_high"] / one["ci_low"]) / 2 == pytest.approx(half)
-    assert one["p_value"] == pytest.approx(2 * stats.t.sf(math.log(1.02) / (error / math.sqrt(3)), 15))
-    assert one["verdict"] == "inconclusive" and one["tau"] == 0.0
+    assert math.log(one.ci_high / one.ci_low) / 2 == pytest.approx(half)
+    assert one.p_value == pytest.approx(2 * stats.t.sf(math.log(1.02) / (error / math.sqrt(3)), 15))
+    assert one.verdict == "inconclusive" and one.tau == 0.0
     # A host of one block is taken to be as noisy as the others.
-    alike = moved(noisy, 1.02 / noisy["ratio"])
-    one = combined(alike, alike, alike, {**alike, "n": 1, "ci_low": None, "ci_high": None})
-    assert math.log(one["ci_high"] / one["ci_low"]) / 2 == pytest.approx(half * math.sqrt(3 / 4))
+    alike = moved(noisy, 1.02 / noisy.ratio)
+    one = combined(alike, alike, alike, replace(alike, n=1, ci_low=None, ci_high=None))
+    assert math.log(one.ci_high / one.ci_low) / 2 == pytest.approx(half * math.sqrt(3 / 4))
 
 
 def test_a_host_that_claims_to_be_exact_has_no_more_weight_than_the_others():
     hosts = [host(0.0, seed=seed) for seed in range(3)]
     exact = host(0.3, noise=1e-9, seed=9)
     one = combined(*hosts, exact)
-    assert math.log(one["ratio"]) == pytest.approx(numpy.mean([math.log(each["ratio"]) for each in (*hosts, exact)]))
-    assert one["ci_low"] < 1 < one["ci_high"]
+    assert math.log(one.ratio) == pytest.approx(numpy.mean([math.log(each.ratio) for each in (*hosts, exact)]))
+    assert one.ci_low < 1 < one.ci_high
 
 
 def test_hosts_that_are_decided_on_both_sides_of_the_margin_disagree():
@@ -85,24 +87,24 @@ def test_hosts_that_are_decided_on_both_sides_of_the_margin_disagree():
         (((0.05, 0.003), (-0.01, 0.02)), "inconclusive", {"gain": ["web0"]}),
     ):
         one = combined(*(host(*given, seed=seed) for seed, given in enumerate(hosts)))
-        assert one["heterogeneity"]["p_adjusted"] < 0.05 and (one["verdict"], one["said"]) == (verdict, said)
+        assert one.heterogeneity.p_adjusted < 0.05 and (one.verdict, one.said) == (verdict, said)
 
 
 def test_a_difference_that_may_be_chance_is_no_disagreement():
     # One of the two is just beyond the margin and the other within it.
     gains, equal = (host(0.0, noise=0.005, seed=seed) for seed in (1, 2))
-    gains = {**moved(gains, 1.0125 / gains["ratio"]), "verdict": "gain"}
-    equal = {**moved(equal, 1.0075 / equal["ratio"]), "verdict": "equivalent"}
+    gains = replace(moved(gains, 1.0125 / gains.ratio), verdict="gain")
+    equal = replace(moved(equal, 1.0075 / equal.ratio), verdict="equivalent")
     one = combined(gains, equal)
-    assert len(one["said"]) == 2 and one["heterogeneity"]["p_adjusted"] > 0.05 and one["verdict"] != "hosts_disagree"
+    assert len(one.said) == 2 and one.heterogeneity.p_adjusted > 0.05 and one.verdict != "hosts_disagree"
 
 
 def test_the_test_for_differences_is_welchs():
     hosts = [host(0.02, noise=0.01, blocks=4, seed=1), host(0.04, noise=0.03, blocks=5, seed=2)]
-    values = [(math.log(one["ratio"]), pooled.standard_error(one) * math.sqrt(one["n"]), one["n"]) for one in hosts]
+    values = [(math.log(one.ratio), pooled.standard_error(one) * math.sqrt(one.n), one.n) for one in hosts]
     expected = stats.ttest_ind_from_stats(*values[0], *values[1], equal_var=False)
-    found = combined(*hosts)["heterogeneity"]
-    assert found["p_value"] == pytest.approx(expected.pvalue) and found["q"] == pytest.approx(expected.statistic**2)
+    found = combined(*hosts).heterogeneity
+    assert found.p_value == pytest.approx(expected.pvalue) and found.q == pytest.approx(expected.statistic**2)
 
 
 def test_many_workloads_find_no_more_by_chance():
@@ -110,34 +112,29 @@ def test_many_workloads_find_no_more_by_chance():
     unsure = {"web0": host(0.0, noise=0.05, seed=3), "web1": host(0.0, noise=0.05, seed=5)}
     alone = combined(*hosts)
     first = pooled.combine_family([{"web0": hosts[0], "web1": hosts[1]}, *[unsure] * 9])[0]
-    assert alone["verdict"] == "gain" and first["verdict"] == "inconclusive"
-    assert first["p_value"] == alone["p_value"]
-    assert first["p_adjusted"] == pytest.approx(min(1.0, 10 * alone["p_value"]))
-    assert first["interval_confidence"] == pytest.approx(0.995) and first["ci_low"] < alone["ci_low"]
+    assert alone.verdict == "gain" and first.verdict == "inconclusive"
+    assert first.p_value == alone.p_value
+    assert first.p_adjusted == pytest.approx(min(1.0, 10 * alone.p_value))
+    assert first.interval_confidence == pytest.approx(0.995) and first.ci_low < alone.ci_low
 
 
 def test_few_hosts_need_as_many_blocks_as_a_verdict_does():
     few = "inconclusive"
     for hosts, blocks, verdict in ((2, 3, few), (3, 3, few), (3, 4, "gain"), (4, 1, "gain"), (4, 3, "gain")):
         one = combined(*(host(0.2, noise=0.001, blocks=blocks, seed=seed) for seed in range(hosts)))
-        assert one["verdict"] == verdict
-        assert ("blocks each for a verdict" in one["method"]) == (verdict == few)
+        assert one.verdict == verdict
+        assert ("blocks each for a verdict" in one.method) == (verdict == few)
 
 
 def test_exchanged_sides_give_the_reciprocal():
     effects = (0.02, 0.03, 0.05, 0.04, 0.03, 0.06)
     hosts = [host(effect, seed=seed) for seed, effect in enumerate(effects)]
-    turned = []
-    for one in hosts:
-        ends = {"ratio": 1 / one["ratio"], "ci_low": 1 / one["ci_high"], "ci_high": 1 / one["ci_low"]}
-        values = {"baseline_value": one["candidate_value"], "candidate_value": one["baseline_value"]}
-        turned.append({**one, **ends, **values, "verdict": {"gain": "loss"}.get(one["verdict"], one["verdict"])})
-    one, other = combined(*hosts), combined(*turned)
-    assert (one["verdict"], other["verdict"]) == ("gain", "loss")
-    ends = [other["ratio"], other["ci_low"], other["ci_high"]]
-    assert ends == pytest.approx([1 / one["ratio"], 1 / one["ci_high"], 1 / one["ci_low"]])
+    one, other = combined(*hosts), combined(*(one.turned() for one in hosts))
+    assert (one.verdict, other.verdict) == ("gain", "loss")
+    ends = [other.ratio, other.ci_low, other.ci_high]
+    assert ends == pytest.approx([1 / one.ratio, 1 / one.ci_high, 1 / one.ci_low])
     lower = combined(*(host(effect, seed=seed, better="lower") for seed, effect in enumerate(effects)))
-    assert lower["verdict"] == "gain" and lower["ratio"] > 1
+    assert lower.verdict == "gain" and lower.ratio > 1
     with pytest.raises(paired.SampleError, match="differ in which direction is better"):
         combined(hosts[0], host(0.05, better="lower"))
 
@@ -150,36 +147,38 @@ def named(*hosts):
 def test_the_host_that_alone_turns_a_verdict_is_named_wherever_it_stands(place):
     def quiet(effect, seed):
         one = host(0.0, noise=0.0005, seed=seed)
-        return {**moved(one, (1 + effect) / one["ratio"]), "verdict": "inconclusive"}
+        return replace(moved(one, (1 + effect) / one.ratio), verdict="inconclusive")
 
     hosts = [quiet(effect, seed) for seed, effect in enumerate((0.006, 0.0105, 0.0095, 0.008))]
-    assert combined(*hosts)["verdict"] == "inconclusive"
+    assert combined(*hosts).verdict == "inconclusive"
     hosts.insert(place, quiet(0.018, 9))
     one = combined(*hosts)
-    assert one["verdict"] == "gain" and set(one["turned_by"].values()) == {"inconclusive"}
-    assert f"web{place}" in one["turned_by"] and one["more_hosts"] >= 1
-    said = wording.turned(one, one["n"])
+    assert one.verdict == "gain" and set(one.turned_by.values()) == {"inconclusive"}
+    assert f"web{place}" in one.turned_by and one.more_hosts >= 1
+    said = leave_one_out.sentence(one.verdict, one.turned_by, one.more_hosts, one.n)
     assert f"web{place}" in said and "without it the other 4 say not decided; it takes about " in said
 
 
 def test_of_two_hosts_each_alone_turns_what_both_say_and_of_five_none():
     one = combined(*(host(0.08, noise=0.003, seed=seed) for seed in range(5)))
-    assert (one["verdict"], one["turned_by"], one["more_hosts"]) == ("gain", {}, None) and wording.turned(one, 5) == ""
+    assert (one.verdict, one.turned_by, one.more_hosts) == ("gain", {}, None) and one.turns == ""
     one = combined(host(0.08, noise=0.003, seed=1), host(0.08, noise=0.003, seed=2))
-    assert (one["verdict"], one["turned_by"]) == ("gain", {"web0": "inconclusive", "web1": "inconclusive"})
-    assert "so each of web0 and web1 is needed for this; it take" in wording.turned(one, 2, of_class=True)
+    assert (one.verdict, one.turned_by) == ("gain", {"web0": "inconclusive", "web1": "inconclusive"})
+    assert "so each of web0 and web1 is needed for this; it take" in one.turns
 
 
 @pytest.mark.parametrize(("lie", "place"), [(1e-300, 0), (1e-9, 3), (0.5, 6), (2.0, 0), (1e9, 3), (1e300, 6)])
 def test_six_honest_hosts_are_not_overruled_by_a_seventh(lie, place):
     hosts = [host(-0.057, noise=0.003, seed=seed) for seed in range(6)]
     ratio = min(max(lie, 1e-90), 1e90)
-    liar = {**host(0.0, noise=0.003, seed=8), **dict.fromkeys(("ratio", "ci_low", "ci_high", "candidate_value"), ratio)}
+    liar = replace(
+        host(0.0, noise=0.003, seed=8), **dict.fromkeys(("ratio", "ci_low", "ci_high", "candidate_value"), ratio)
+    )
     one = combined(*hosts[:place], liar, *hosts[place:])
-    assert one["verdict"] in ("loss", "inconclusive", "hosts_disagree")
-    if one["verdict"] == "inconclusive":
-        assert one["turned_by"] == {f"web{place}": "loss"} and one["more_hosts"] is None
-        assert wording.turned(one, 7) == f"web{place} alone keeps this open: without it the other 6 say loss."
+    assert one.verdict in ("loss", "inconclusive", "hosts_disagree")
+    if one.verdict == "inconclusive":
+        assert one.turned_by == {f"web{place}": "loss"} and one.more_hosts is None
+        assert one.turns == f"web{place} alone keeps this open: without it the other 6 say loss."
 
 
 def test_a_host_has_no_part_in_the_others_correction_by_workloads_of_its_own():
@@ -201,7 +200,7 @@ def test_of_many_hosts_those_are_found_that_leaving_out_each_one_finds(effect, m
         monkeypatch.setattr(leave_one_out, "FEW_BLOCKS", 0)
         (each,) = pooled.combine_family([hosts])
         monkeypatch.undo()
-        assert bool(fast["turned_by"]) == bool(each["turned_by"]) and set(fast["turned_by"]) <= set(each["turned_by"])
+        assert bool(fast.turned_by) == bool(each.turned_by) and set(fast.turned_by) <= set(each.turned_by)
 
 
 MARGIN = 0.01

@@ -13,6 +13,7 @@ import pathlib
 import random
 import shutil
 
+import facts_maker
 import jsonschema_rs
 import pytest
 import result_maker
@@ -29,10 +30,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._measure.proof impo
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.sampling import quotas
 from ansible_collections.threadwise.smt.plugins.module_utils._set import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import change as smt_change
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, facts as border, parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.proof import document, findings, host_proof, page
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change
 from fake_host import Host
 from sysfs_tree import Machine
 
@@ -73,7 +73,8 @@ def answer(**changes):
 
 def looked(facts, reason=None, **changes):
     measured = None if reason else changes.pop("measured", MEASURED)
-    return host_proof.of_host("web01", facts, answer(**changes), measured, reason)
+    siblings = parts.converted(measured, border.Measured | None)
+    return host_proof.of_host("web01", facts_maker.made(facts), answer(**changes), siblings, reason)
 
 
 def evaluated(proof, effects=None, noise=0.004, blocks=30, disturb=lambda _made: None):
@@ -200,7 +201,7 @@ def test_on_recorded_noise_equal_arms_are_called_equal_and_five_percent_are_foun
         for arm, time in zip(spots, one["microseconds"]):
             taken[arm].append([time * (1 + host_proof.EFFECT * (arm == host_proof.PLANTED))])
         family = paired.compare_family([(taken[arms[0]], taken[arm], "lower") for arm in arms[1:]])
-        proofs.append([host_proof.Measured.read({**pair, **change.of(pair, "lower")}) for pair in family])
+        proofs.append([host_proof.Measured.read(pair) for pair in family])
     called = sum(equal.is_called for equal, _planted in proofs) / len(proofs)
     found = sum(planted.is_called for _equal, planted in proofs) / len(proofs)
     held = sum(planted.holds_the_effect for _equal, planted in proofs) / len(proofs)
@@ -299,7 +300,7 @@ def test_a_document_of_somebody_else_writes_nowhere_else(recorded, said, machine
 
 def test_page_and_table_show_what_came_of_each_and_nothing_of_a_hosts_text_acts(facts):
     refused = answer(switch={**NO_SWITCH, "refused": ATTACK, "failed": True}, recorded={})
-    evil = host_proof.of_host("evil", facts, refused, None, "not asked")
+    evil = host_proof.of_host("evil", facts_maker.made(facts), refused, None, "not asked")
     proofs = [evaluated(looked(facts)), evil, host_proof.HostProof("gone", reason="no route to host")]
     shown = page.render(proofs, "2026-11-27 10:00 UTC")
     assert "<script>alert" not in shown and "\x1b" not in shown and "49" not in shown.partition("evil")[2][:2000]
@@ -466,7 +467,7 @@ def test_a_host_that_was_changed_before_is_as_it_was_then(host):
 def test_a_cpu_that_the_kernel_refuses_is_named_and_nothing_is_left(host):
     host.control = None
     host.refusals[5, False] = errno.EBUSY
-    host._show_all()
+    host._show()
     found = there_and_back(host)
     assert found.failed and found.refused.startswith("CPU 5: EBUSY"), found
     assert host.online == set(range(8)) and host.pending() is None and not host.is_waiting

@@ -87,8 +87,7 @@ class Page(html.parser.HTMLParser):
 
 def html_of(document):
     """The page of a host, without files."""
-    analysis = result_maker.analysed(document)
-    return host_page.render(analysis, build.summarise(analysis, "web01.json", None), True)
+    return host_page.render(result_maker.summary(document), True)
 
 
 @pytest.fixture(scope="module", name="usual")
@@ -280,7 +279,7 @@ def test_the_second_of_two_files_of_one_host_is_refused(tmp_path):
     for run in ("one", "two"):
         result_files.save(tmp_path / run, result_maker.result(host="web01", run=run, blocks=4))
     made = build.build([tmp_path / run / "web01.json" for run in ("one", "two")], tmp_path)
-    assert [one.file for one in made.refused] == ["web01.json"] and [row["run"] for row in made.hosts] == ["one"]
+    assert [one.file for one in made.refused] == ["web01.json"] and [row.run for row in made.hosts] == ["one"]
 
 
 def numbered(count):
@@ -300,10 +299,10 @@ def test_the_same_results_give_the_same_bytes_however_many_processes_make_them(t
 def test_a_host_whose_process_is_killed_is_named_and_the_rest_is_built(tmp_path, monkeypatch):
     render = build.host_page.render
 
-    def deadly(analysis, *rest):
-        if analysis.result.host in ("web03", "web11"):
+    def deadly(summary, *rest):
+        if summary.result.host in ("web03", "web11"):
             os.kill(os.getpid(), signal.SIGKILL)
-        return render(analysis, *rest)
+        return render(summary, *rest)
 
     monkeypatch.setattr(build.host_page, "render", deadly)
     monkeypatch.setattr(build, "MIN_HOSTS_A_PROCESS", 2)

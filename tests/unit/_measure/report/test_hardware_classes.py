@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Many hosts: the class judged with hosts as units, outliers, two runs beside each other."""
 
+import dataclasses
 import html
 import json
 import pathlib
@@ -27,8 +28,8 @@ def gzip(share):
 def row(host, hardware_class="class-a", boots=None, confounded=False, **options):
     result = result_maker.result(host=host, **{**SMALL, **options})
     result["plan"].update(boots=boots, confounded=confounded)
-    summary = {**result_maker.summarised(result, f"{host}.json"), "hardware_class": hardware_class}
-    return hardware_classes.row(summary, f"{host}.html")
+    made = hardware_classes.row(result_maker.summary(result, f"{host}.json"), f"{host}.html")
+    return dataclasses.replace(made, hardware_class=hardware_class)
 
 
 def rows_of(*shares, first=0, **options):
@@ -43,7 +44,7 @@ def classes(rows):
 def of_class(rows):
     """The one class of these hosts, and what is said of its first workload."""
     (one,) = classes(rows)
-    return one, one["workloads"][0]
+    return one, one.workloads[0]
 
 
 def page(rows):
@@ -69,13 +70,13 @@ def reported(directory, *documents, before=()):
 
 def test_the_host_is_the_unit():
     enough, found = of_class(rows_of(*[0.625] * 4, first=12))
-    assert found["n"] == 4 and found["ratio"] == pytest.approx(0.8, rel=0.01) and found["tau"] < 0.01
-    assert enough["counts"] == {"SMT on": 4} and enough["vulnerable"] == 4
-    several = hardware_classes.line({**enough, "workloads": enough["workloads"] * 5})
+    assert found.n == 4 and found.ratio == pytest.approx(0.8, rel=0.01) and found.tau < 0.01
+    assert enough.counts == {"SMT on": 4} and enough.vulnerable == 4
+    several = dataclasses.replace(enough, workloads=enough.workloads * 5).line
     assert several.startswith("class-a, 4 hosts combined: SMT on. gzip of a fixed stream −19.9 %")
     assert several.endswith(" And 2 more comparisons.") and several.count(", worse. ") == 3
     one, workload = of_class([row("a", compared=False, reason="no SMT"), row("b")])
-    assert (one["hosts"], workload["n"], workload["tau"]) == (2, 1, None)
+    assert (one.hosts, workload.n, workload.tau) == (2, 1, None)
 
 
 DISAGREE = rows_of(*[0.625] * 4, 0.45, 0.45)
@@ -100,13 +101,13 @@ CONFOUNDED = {"boots": 1, "confounded": True}
 )
 def test_what_the_hosts_of_a_class_say_together(rows, verdict, choice, sentence):
     one, workload = of_class(rows)
-    assert re.fullmatch(sentence, workload["sentence"]), workload["sentence"]
+    assert re.fullmatch(sentence, workload.sentence), workload.sentence
     if verdict:
-        assert (workload["verdict"], one["recommendation"]) == (verdict, choice)
+        assert (workload.verdict, one.recommendation) == (verdict, choice)
     first, rest = page(rows)
     if verdict == "hosts_disagree":
-        assert f"<li>class-a, gzip of a fixed stream: {workload['sentence']}</li>" in first
-        assert one["title"] == "its hosts disagree" and "✚\u00a0hosts disagree" in rest
+        assert f"<li>class-a, gzip of a fixed stream: {workload.sentence}</li>" in first
+        assert one.title == "its hosts disagree" and "✚\u00a0hosts disagree" in rest
     if choice == "undecided" and len(rows) > 1:
         assert 'worse</span> <span class="muted">confounded with the reboot</span>' in rest
 
@@ -124,9 +125,11 @@ def test_outliers_are_beyond_the_fences(step, odd, margin, is_one):
 
 def test_what_a_person_has_to_look_at_is_named_on_top():
     rows = [*rows_of(*[0.625] * 8), row("odd", workloads=gzip(1.0))]
-    rows[1] = {**rows[1], "restored": False, "differences": ["CPU 3 is offline"]}
-    rows[2] = {**rows[2], "reboot_required": True}
-    rows[3] = {**rows[3], "disagreement": "CPUs 0 and 2 share a core by measuring; the kernel says otherwise."}
+    rows[1] = dataclasses.replace(rows[1], restored=False, differences=["CPU 3 is offline"])
+    rows[2] = dataclasses.replace(rows[2], reboot_required=True)
+    rows[3] = dataclasses.replace(
+        rows[3], disagreement="CPUs 0 and 2 share a core by measuring; the kernel says otherwise."
+    )
     top, _rest = page(rows)
     for words in ("not as it was before: web1: CPU 3 is offline", "than now: web2", "web3: CPUs 0 and 2 share a core"):
         assert words in top
@@ -136,7 +139,9 @@ def test_what_a_person_has_to_look_at_is_named_on_top():
 def test_the_headline_of_a_fleet_says_at_how_many_hosts_to_do_what():
     one, choices = row("web"), ["on", "off", "off", "either", "by_workload", "undecided", "not_compared", "on"]
     titles = text.RECOMMENDATION_TITLES
-    rows = [{**one, "host": f"web{n}", "recommendation": of, "title": titles[of]} for n, of in enumerate(choices)]
+    rows = [
+        dataclasses.replace(one, host=f"web{n}", recommendation=of, title=titles[of]) for n, of in enumerate(choices)
+    ]
     (said,) = re.findall('<p class="sentence">(.*?)</p>', page(rows)[0])
     assert said.startswith("Leave SMT on at 2 of 8 hosts; turn SMT off at 2; either will do at 1; it depends on the ")
     assert said.endswith("not decided at 1; SMT on and off were not compared at 1.")
@@ -151,8 +156,7 @@ def test_hosts_that_switched_another_setting_are_shown_with_it_and_not_counted_f
     said = ["Leave SMT on at all 4 hosts.", "Strict overcommit: worse at 4 of 8 hosts."]
     assert re.findall('<p class="sentence">(.*?)</p>', shown) == said
     assert "better than the baseline" in shown and "better with SMT off" in shown
-    found = classes([hardware_classes.row(one, "page") for one in document["hosts"]])
-    assert {one["subject"]: (one["hosts"], one["recommendation"], one["title"]) for one in found} == {
+    assert {one["subject"]: (one["hosts"], one["recommendation"], one["title"]) for one in document["classes"]} == {
         None: (4, "on", "SMT on"),
         "strict overcommit": (4, "not_compared", "strict overcommit: worse"),
     }
@@ -160,15 +164,15 @@ def test_hosts_that_switched_another_setting_are_shown_with_it_and_not_counted_f
 
 @pytest.mark.parametrize(("name", "title"), [("x" * 59, "another arm"), ("nosmt", "nosmt")])
 def test_the_title_of_an_arm_is_ours_and_never_that_of_a_host(name, title):
-    summary = result_maker.summarised(result_maker.policy_result(name=name, title="owned", **SMALL))
-    assert hardware_classes.row(summary, "odd.html")["title"] == f"{title}: worse"
+    summary = result_maker.summary(result_maker.policy_result(name=name, title="owned", **SMALL))
+    assert hardware_classes.row(summary, "odd.html").title == f"{title}: worse"
 
 
 def test_a_workload_of_one_host_alone_does_not_decide_for_its_class():
     own = {"gzip": result_maker.GZIP, "own": {**result_maker.GZIP, "share": 0.4}}
     (one,) = classes([*rows_of(*[0.625] * 4), alone := row("own", workloads=own, seed=9)])
-    assert (one["recommendation"], alone["recommendation"]) == ("on", "by_workload")
-    found = {of["workload"]: (of["verdict"], of["family"]) for of in one["workloads"]}
+    assert (one.recommendation, alone.recommendation) == ("on", "by_workload")
+    found = {of.workload: (of.verdict, of.family) for of in one.workloads}
     assert found == {"gzip": ("loss", 1), "own": ("inconclusive", 1)}
 
 
@@ -184,14 +188,14 @@ def test_a_class_says_nothing_of_what_its_hosts_declare_differently(tmp_path, li
     documents = [*(declared(host) for host in "bcdnop"), declared(liar, "lower", aggregate="max")]
     made, document, files = reported(tmp_path, *documents)
     (one,) = made.classes
-    assert (one["recommendation"], one["title"], one["workloads"]) == ("hosts_disagree", "its hosts disagree", [])
-    (refused,) = one["refused"]
-    assert [of["hosts"] for of in refused["declared"]] == [["b", "c", "d", "n", "o", "p"], [liar]]
-    sentence = refused["sentence"]
+    assert (one.recommendation, one.title, one.workloads) == ("hosts_disagree", "its hosts disagree", [])
+    (refused,) = one.refused
+    assert list(refused.declared.values()) == [["b", "c", "d", "n", "o", "p"], [liar]]
+    sentence = refused.sentence
     assert all(words in sentence for words in ("lower is better", "b, c, d and 3 more", f"on {liar}."))
-    assert f"my app: {sentence}" in hardware_classes.line(one) and f"| {sentence} |" in files["summary.md"]
+    assert f"my app: {sentence}" in one.line and f"| {sentence} |" in files["summary.md"]
     assert f"my app: {sentence}</li>" in files["index.html"].partition("By hardware class")[0]
-    assert document["classes"][0]["refused"] == one["refused"]
+    assert document["classes"][0]["refused"] == [refused.described()]
 
 
 def test_a_most_load_of_a_class_is_of_smt_on_as_that_of_each_host(tmp_path):

@@ -97,7 +97,7 @@ def test_whatever_was_measured_no_two_places_contradict_each_other(tmp_path, see
         assert one["change"] == pytest.approx(one["ratio"] ** sign - 1)
         assert {"gain": one["change"] * sign > 0, "loss": one["change"] * sign < 0}.get(one["verdict"], True)
         assert one["change_low"] is None or one["change_low"] <= one["change"] <= one["change_high"]
-        said = wording.change_and_interval(change.Change.read(one))
+        said = wording.change_and_interval(change.Change(*(one[name] for name in change.FIELDS)))
         assert said in summary
         if one["primary"] and (one["effect"], one["placement"]) == ("smt_off", "all_threads"):
             assert f'workload="{one["workload"]}",metric="{one["metric"]}"' in metrics

@@ -42,8 +42,8 @@ ORDERS = {**result_maker.GZIP, "share": 0.45, "title": "orders of a shop, with a
 
 def table(width, **workloads):
     """The table of the overview's row of a host."""
-    summary = result_maker.summarised(result_maker.result(workloads=workloads))
-    return terminal_table.lines(list(hardware_classes.row(summary, "a.html")["workloads"].values()), width)
+    summary = result_maker.summary(result_maker.result(workloads=workloads))
+    return terminal_table.lines(list(hardware_classes.row(summary, "a.html").workloads.values()), width)
 
 
 def test_a_line_for_each_workload():

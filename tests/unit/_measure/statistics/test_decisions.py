@@ -118,12 +118,12 @@ LATE = [0.90, 1.05, 0.93, 1.04, 0.94, 0.91, 0.96, 0.95, 0.90, 0.96, 0.92]
 def test_what_was_found_at_an_earlier_look_or_was_not_looked_at_is_not_corrected():
     """The plan went on for another comparison: this one did not end it at a lucky moment."""
     looked, fixed = judged(HALF, 5)
-    assert looked["looks"] == 5 and looked["ratio"] == fixed["ratio"] == pytest.approx(0.5, abs=0.01)
+    assert looked.looks == 5 and looked.ratio == fixed.ratio == pytest.approx(0.5, abs=0.01)
     looked, fixed = judged(LATE, 5, deciding=False)
-    assert looked["ratio"] == fixed["ratio"] < judged(LATE, 5)[0]["ratio"] < 1
+    assert looked.ratio == fixed.ratio < judged(LATE, 5)[0].ratio < 1
 
 
 def test_no_correction_leads_out_of_the_interval():
     """Two disturbed blocks hide a large effect from all looks but the last one, where it is clear."""
     looked, fixed = judged([0.56, 0.53, 1.1, 0.65, 1.1, 0.65, 0.61, 0.62, 0.6, 0.61, 0.54, 0.58, 0.54, 0.53, 0.73], 6)
-    assert looked["ratio"] > fixed["ratio"] and looked["ci_low"] < looked["ratio"] <= looked["ci_high"]
+    assert looked.ratio > fixed.ratio and looked.ci_low < looked.ratio <= looked.ci_high

@@ -13,6 +13,7 @@ import random
 import night
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import spending
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Judged
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import (
     answer,
     assumptions,
@@ -104,10 +105,12 @@ def test_the_primary_metric_is_a_family_of_its_own_and_looks_correct_it_alone():
     periods = measured(one, noisy(-0.1, scatter=0.3, level=0.0))
     looks = [spending.Look(count, count / 24) for count in (4, 6, 8, 11)]
     fixed, looked = (evidence.compare(one, periods, taken) for taken in ((), looks))
-    assert [(found["metric"], found["family"]) for found in fixed] == [("rate", 1), ("p99", 2), ("requests", 2)]
-    assert [after["metric"] for before, after in zip(fixed, looked) if after["ratio"] != before["ratio"]] == ["rate"]
+    assert [(found.metric.name, found.judged.family) for found in fixed] == [("rate", 1), ("p99", 2), ("requests", 2)]
+    assert [after.metric.name for before, after in zip(fixed, looked) if after.judged.ratio != before.judged.ratio] == [
+        "rate"
+    ]
     # Whichever way the metric points.
-    assert [one["ratio"] < 1 for one in fixed] == [True] * 3
+    assert [one.judged.ratio < 1 for one in fixed] == [True] * 3
 
 
 def followed(one, value):
@@ -156,8 +159,8 @@ def test_traffic_explains_what_goes_along_with_it():
 
     one = trial(metrics=(RATE, REQUESTS), traffic="requests")
     rate, _requests = evidence.compare(one, measured(one, value))
-    rest = rate["adjusted"]
-    assert rest["verdict"] == "loss" and rest["ci_high"] - rest["ci_low"] < (rate["ci_high"] - rate["ci_low"]) / 3
+    rest, whole = rate.adjusted, rate.judged
+    assert rest.verdict == "loss" and rest.ci_high - rest.ci_low < (whole.ci_high - whole.ci_low) / 3
 
 
 @pytest.mark.parametrize("cost", [0.0, 0.1])
@@ -189,8 +192,8 @@ def test_a_host_with_numbers_beyond_all_sense_stops_neither_the_looks_nor_the_re
     over = dict.fromkeys(range(len(one.design.groups)), 1 if name == design.PARALLEL else 12)
     looks = evidence.look(one, periods, over, evidence.Looks())
     found = evidence.by_hosts(one, periods, evidence.compare(one, periods, looks.taken))
-    assert looks.taken and [comparison["metric"] for comparison in found] == ["rate", "p99", "requests"]
-    json.dumps(found, allow_nan=False)
+    assert looks.taken and [comparison.metric.name for comparison in found] == ["rate", "p99", "requests"]
+    json.dumps([comparison.described() for comparison in found], allow_nan=False)
     assert answer.sentences(one, found, looks) and answer.rests_on(one, found, periods)
 
 
@@ -211,8 +214,8 @@ def lied(hosts, lie, name=design.SWITCHBACK, liar=0, effect=0.0, better="higher"
 def test_a_host_that_alone_turns_a_trial_is_named_with_how_many_more_it_takes(hosts, lie, better):
     found, sentence, host = lied(hosts, lie, liar=hosts // 2, better=better)
     decided = "loss" if better == "higher" else "gain"
-    assert (found["verdict"], found["hosts"], found["turned_by"]) == (decided, hosts, {host: "inconclusive"})
-    assert found["more_hosts"] >= 1 and f"{host} alone" in sentence and f"{found['more_hosts']} more host" in sentence
+    assert (found.judged.verdict, found.hosts, found.turned_by) == (decided, hosts, {host: "inconclusive"})
+    assert found.more_hosts >= 1 and f"{host} alone" in sentence and f"{found.more_hosts} more host" in sentence
 
 
 def said_of(one, value, looks=None, periods=24):
@@ -282,19 +285,21 @@ def test_the_first_period_without_a_value_is_named_with_its_reason():
     assert lost(reason="each arm is decided: SMT off: worse") == []
 
 
-LOSS = {"ratio": 0.8, "ci_low": 0.75, "ci_high": 0.9, "verdict": "loss"}
+def judged(ratio, verdict, better="lower", low=None, high=None):
+    about = {"better": better, "ratio": ratio, "ci_low": low, "ci_high": high, "verdict": verdict, "margin": 0.01}
+    usual = {"confidence": 0.95, "n": 8, "method": "", "p_value": 0.5, "p_adjusted": 0.5, "interval_confidence": 0.95}
+    return Judged(**about, **usual, family=1, minimum_detectable=None, looks=0)
 
 
 def test_a_change_is_that_of_the_metric_and_its_interval_has_its_direction():
-    assert effects.said(effects.fields(LOSS, "higher")) == "−20 % (−25 to −10 %), worse"
-    assert effects.said(effects.fields(LOSS, "lower")) == "+25 % (+11 to +33 %), worse"
-    unknown = {**LOSS, "ci_low": None, "ci_high": None, "verdict": "inconclusive"}
-    assert effects.said(effects.fields(unknown, "lower")) == "+25 % (no interval), not decided"
+    assert judged(0.8, "loss", "higher", 0.75, 0.9).in_words == "−20 % (−25 to −10 %), worse"
+    assert judged(0.8, "loss", "lower", 0.75, 0.9).in_words == "+25 % (+11 to +33 %), worse"
+    assert judged(0.8, "inconclusive").in_words == "+25 % (no interval), not decided"
 
 
-def side(ratio, verdict="inconclusive", metric="p99", **other):
-    about = {"candidate": "smt_off", "unit": "", "better": "lower", "per": None, "margin": 0.01}
-    return {**about, "metric": metric, "ratio": ratio, "verdict": verdict, **other}
+def side(ratio, verdict="inconclusive", metric="p99", unit=""):
+    of = Metric(metric, unit, "lower", False, None)
+    return effects.Comparison(of, ON, OFF, judged(ratio, verdict), [], None)
 
 
 def test_metrics_of_one_thing_that_point_different_ways_disagree():
@@ -306,7 +311,7 @@ def test_metrics_of_one_thing_that_point_different_ways_disagree():
     different = [side(0.7, "loss", "p99_wait"), side(0.7, "loss", tail, unit="s")]
     for other in (*agreeing, *different):
         assert effects.disagreeing([median, other]) == []
-    assert effects.disagreeing([{**median, "verdict": "inconclusive"}, side(0.9, metric=tail)]) == []
+    assert effects.disagreeing([side(1.2, metric="median_response"), side(0.9, metric=tail)]) == []
 
 
 @pytest.mark.parametrize(

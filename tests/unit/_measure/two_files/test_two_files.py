@@ -166,8 +166,12 @@ def test_what_is_no_file_or_too_large(tmp_path, monkeypatch):
 SLOW, FAST = (10.0, 10.1, 9.9, 10.2, 10.0), (8.0, 8.1, 7.9, 8.0, 8.2)
 
 
-def compared(before, after, better=None):
+def of(before, after, better=None):
     return verdict.compared(before, after, better, 0.01, 0.95)
+
+
+def compared(*given):
+    return of(*given).described()
 
 
 def timed(*values, name="a", unit="s", better="lower"):
@@ -185,11 +189,10 @@ def test_a_comparison_is_that_of_the_filter():
 
 
 def test_what_a_terminal_shows():
-    document = compared([timed(*SLOW, 9.0)], [timed(*FAST)])
-    shown = verdict.lines(document, lambda value: f"{value:.1f}")
+    shown = verdict.lines(of([timed(*SLOW, 9.0)], [timed(*FAST)]), lambda value: f"{value:.1f}")
     assert shown[0].startswith("a: 10.1 -> 8.1 s, −19.9 % (") and shown[0].endswith("better, n = 5")
     assert shown[1:] == [verdict.ORDER, "a has 1 value more on one side, which is left out."]
-    few = verdict.lines(compared([timed(1.0, 1.1)], [timed(2.0, 2.1)]), str)
+    few = verdict.lines(of([timed(1.0, 1.1)], [timed(2.0, 2.1)]), str)
     assert few[0].endswith("not decided, n = 2") and "2 blocks are too few" in few[1]
 
 

@@ -101,8 +101,8 @@ def test_siblings_that_only_the_cache_knows(tmp_path):
     known, by_node = resolved(tmp_path, {"node": 1})
     assert (known.source, by_node) == ("saved", {4, 6})
     assert resolved(tmp_path, {"package": 1})[1] == {4, 5, 6, 7}
-    state = smt_state.from_files("on", True, "0-4,6", "0-7")
-    before = smt_state.from_files("on", True, "0-7", "0-7")
+    state = smt_state.of_cpus("on", True, [0, 1, 2, 3, 4, 6], range(8))
+    before = smt_state.of_cpus("on", True, range(8), range(8))
     assert smt_transition.predict(state, known.cores, 1, origin=before, only=by_node) == state
 
 
@@ -165,6 +165,6 @@ def _trees(tmp_path_factory):
 @pytest.mark.parametrize(("machine", "given", "offline"), RECORDED)
 def test_recorded(trees, machine, given, offline):
     known, cpus = resolved(trees / machine, given)
-    state = smt_state.from_files("on", True, cpulist.render(known.online), cpulist.render(known.present))
+    state = smt_state.of_cpus("on", True, known.online, known.present)
     goal = smt_transition.predict(state, known.cores, 1, only=cpus)
     assert (goal["control"], cpulist.render(set(known.online) - set(goal["online"]))) == ("on", offline)

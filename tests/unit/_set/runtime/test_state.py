@@ -218,8 +218,14 @@ def test_hostile_state(tmp_path, state):
 
 
 @pytest.mark.parametrize("online", [None, "", "3-1", "0-99999999"])
-def test_a_state_from_what_files_read(online):
+def test_a_state_from_what_files_read(tmp_path, online):
     absent = {"control": "absent", "active": None, "online": [0, 1, 4], "present": [0, 1, 4]}
-    assert smt_state.from_files(None, None, "0-1,4", None) == absent
+    place = tmp_path / "sys/devices/system/cpu/online"
+    place.parent.mkdir(parents=True)
+    place.write_text("0-1,4\n")
+    assert smt_state.read(str(tmp_path)) == absent
+    place.unlink()
+    if online is not None:
+        place.write_text(online)
     with pytest.raises(smt_state.StateError, match="cpu/online: "):
-        smt_state.from_files("on", True, online, "0-1")
+        smt_state.read(str(tmp_path))

@@ -76,7 +76,7 @@ def _capacity(result: HostResult, level: Level) -> Capacity | None:
     if not measure.adds_up:
         return None
     used = _cpus(result, level.arm)
-    cores = len([core for core in recorded.cores_of(result.facts) if used.intersection(core)]) or None
+    cores = len([core for core in result.facts.core_cpus if used.intersection(core)]) or None
     cpus = len(used) or None
     paid = result.costs or Costs()
     licences = {"core": cores, "thread": cpus, "host": 1}.get(paid.licence_per or "")

@@ -25,14 +25,13 @@ from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms.base 
     PARTLY,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import arguments as boot_arguments
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Vulnerability
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import (
     Arm,
     HostResult,
     Spot,
-    Vulnerability,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.recorded import (
-    cores_of,
     cpus_of,
     is_compared,
 )
@@ -81,9 +80,8 @@ def exposed(result: HostResult) -> list[str] | None:
     """Return the vulnerabilities that are open because siblings are online,
     or None when the kernel lists none at all, or none of those that it can see.
     """
-    known = result.facts["vulnerabilities"]
-    names = sorted(name for name, entry in known.items() if entry["smt"] == "vulnerable")
-    is_seen = known and "unknown" not in {entry["smt"] for entry in known.values()}
+    names = list(result.facts.open_by_smt())
+    is_seen = result.facts.vulnerabilities and not result.facts.open_by_smt("unknown")
     return names if names or is_seen else None
 
 
@@ -96,7 +94,7 @@ def of_arms(result: HostResult) -> list[Exposure]:
     Returns:
         Empty where the kernel lists no vulnerabilities, nothing was compared, or no arm changes what they depend on.
     """
-    known = result.facts["vulnerabilities"]
+    known = result.facts.vulnerabilities
     read = {
         observation.arm: observation.vulnerabilities
         for observation in result.observations or ()
@@ -115,25 +113,22 @@ def siblings(name: str) -> str | None:
 
 
 def _of_arm(result: HostResult, arm: Arm, read: t.Mapping[str, Vulnerability] | None) -> Exposure:
-    before = {
-        name: _state(entry["status"], entry["smt"]) for name, entry in sorted(result.facts["vulnerabilities"].items())
-    }
+    before = _states(result.facts.vulnerabilities)
     what = siblings(arm.name)
     if what in (PARTLY, BY_CPUS):
         # A part may be the whole machine.
         what = _by_cpus(result, arm.name) or (PARTLY if what == PARTLY else None)
     if read is not None:
-        states = {name: _state(entry.status, entry.smt) for name, entry in sorted(read.items())}
         states = {
             name: OPENED if (state, before.get(name)) == (VULNERABLE, MITIGATED) else state
-            for name, state in states.items()
+            for name, state in _states(read).items()
         }
     else:
         states = {
             name: (_inferred_at_boot if name == _AT_BOOT else _inferred)(result, arm.name, state, what)
             for name, state in before.items()
         }
-    if result.facts["hypervisor"] is not None:
+    if result.facts.hypervisor is not None:
         # Whoever else runs on the cores is not the guest's to choose.
         states = {name: NOT_KNOWN if state == SMT_CLOSED else state for name, state in states.items()}
     basis = READ if read is not None or arm.name == AS_FOUND else INFERRED
@@ -144,7 +139,7 @@ def _by_cpus(result: HostResult, name: str) -> str | None:
     """Return what an arm does to siblings, by the CPUs that were used in it with every online thread busy;
     None where these do not tell.
     """
-    cores = cores_of(result.facts)
+    cores = result.facts.core_cpus
     by_arm = {arm: _used(spots) for arm, spots in (result.plan.placements or {}).items()}
     used = by_arm.get(name)
     if not used or not cores:
@@ -158,6 +153,10 @@ def _by_cpus(result: HostResult, name: str) -> str | None:
 def _used(spots: t.Mapping[str, Spot]) -> set[int]:
     everything = spots.get(placements.ALL_THREADS)
     return {cpu for worker in (everything and everything.workers) or () for cpu in cpus_of(worker)}
+
+
+def _states(vulnerabilities: t.Mapping[str, Vulnerability]) -> dict[str, str]:
+    return {name: _state(entry.status, entry.smt) for name, entry in sorted(vulnerabilities.items())}
 
 
 def _state(status: str, smt: str | None) -> str:

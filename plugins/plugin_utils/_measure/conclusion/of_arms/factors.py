@@ -22,50 +22,11 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Judged, Ratio
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page.change import Change
 
-CALLED = (paired.GAIN, paired.LOSS)
 # Arm -> values of its blocks, one number each.
 _Values = dict[str, dict[int, float]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Effect:
-    """What a factor does, or by how much one depends on the other.
-
-    Attributes:
-        change: of the metric; of an interaction that of an effect.
-        ratio: the same, turned so that above 1 is better.
-        low, high: the ends of its interval; None without one.
-        verdict: of :mod:`paired`.
-        blocks: how many were compared.
-    """
-
-    change: Change
-    ratio: float
-    low: float | None
-    high: float | None
-    verdict: str
-    blocks: int
-
-    @property
-    def is_called(self) -> bool:
-        """Whether it is known to be there."""
-        return self.verdict in CALLED
-
-    def described(self) -> dict[str, t.Any]:
-        """Return it as plain data."""
-        return {
-            "change": self.change.value,
-            "change_low": self.change.low,
-            "change_high": self.change.high,
-            "ratio": self.ratio,
-            "ci_low": self.low,
-            "ci_high": self.high,
-            "verdict": self.verdict,
-            "n": self.blocks,
-        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,9 +55,9 @@ class Factorial:
     placement: str
     margin: float
     levels: tuple[tuple[str, str], tuple[str, str]]
-    main: tuple[Effect, Effect]
-    interaction: Effect
-    first_at: tuple[Effect, Effect]
+    main: tuple[Ratio, Ratio]
+    interaction: Ratio
+    first_at: tuple[Ratio, Ratio]
 
     def described(self) -> dict[str, t.Any]:
         """Return it as plain data."""
@@ -104,12 +65,12 @@ class Factorial:
             **{name: getattr(self, name) for name in ("workload", "title", "parameter", "metric", "better")},
             "placement": self.placement,
             "levels": [list(pair) for pair in self.levels],
-            "main": [effect.described() for effect in self.main],
-            "interaction": self.interaction.described(),
-            "first_at": [effect.described() for effect in self.first_at],
+            "main": list(map(_described, self.main)),
+            "interaction": _described(self.interaction),
+            "first_at": list(map(_described, self.first_at)),
         }
 
-    def rows(self) -> list[tuple[str, Effect]]:
+    def rows(self) -> list[tuple[str, Ratio]]:
         """Return each effect with its words, for a picture; the interaction is none that is better or worse."""
         (base, first), (second_base, second) = self.levels
         return [
@@ -131,13 +92,13 @@ class Factorial:
             known = f"whether one depends on the other is not decided ({_change_of(self.interaction)})"
         return f"{of}: {'; '.join(map(self._clause, (first, second), self.main))}; {known}."
 
-    def _clause(self, name: str, effect: Effect) -> str:
+    def _clause(self, name: str, effect: Ratio) -> str:
         if effect.is_called:
-            return f"{name} changes it by {_change_of(effect)}, {wording.VERDICT_TITLES[effect.verdict]}"
+            return f"{name} changes it by {_change_of(effect)}, {effect.word}"
         if effect.verdict == paired.EQUIVALENT:
             return f"{name} leaves it within {wording.margin(self.margin)}"
-        if effect.low is None:
-            return f"what {name} does {wording.counted(effect.blocks, 'block')} cannot say"
+        if effect.ci_low is None:
+            return f"what {name} does {wording.counted(effect.n, 'block')} cannot say"
         return f"{name} is not decided ({_change_of(effect)})"
 
 
@@ -154,27 +115,23 @@ def of_host(analysis: HostAnalysis) -> list[Factorial]:
         return []
     samples = recorded.by_key(result)
     subjects = _subjects(analysis, arms)
-    measured = [
-        (comparison, _sides(values, arms))
-        for comparison in subjects
-        if (values := _values(result, samples, comparison, arms))
-    ]
+    measured = [(one, _sides(values, arms)) for one in subjects if (values := _values(result, samples, one, arms))]
     subjects, pairs = [comparison for comparison, _both in measured], [sides for _comparison, sides in measured]
     main = _compared(analysis, subjects, [sides[:3] for sides in pairs], True)
     at_levels = _compared(analysis, subjects, [sides[3:] for sides in pairs], False)
     return [
         Factorial(
-            comparison["workload"],
-            comparison["title"],
-            comparison.get("parameter"),
-            comparison["metric"],
-            comparison["better"],
-            comparison["placement"],
+            comparison.workload,
+            comparison.title,
+            comparison.parameter,
+            comparison.metric,
+            comparison.better,
+            comparison.placement,
             analysis.settings[0],
             _levels(arms),
             (first, second),
             interaction,
-            (_stated(comparison), there),
+            (comparison, there),
         )
         for comparison, (first, second, interaction), (there,) in zip(subjects, main, at_levels)
     ]
@@ -200,11 +157,11 @@ def _subjects(analysis: HostAnalysis, arms: tuple[str, ...]) -> list[Comparison]
     by_place: dict[tuple[t.Any, ...], list[Comparison]] = {}
     for comparison in host_comparisons.at_widest(analysis.comparisons):
         # The most load within a limit is one of those measured: a mean of two of them is none.
-        if comparison["baseline"]["arm"] == arms[0] and comparison["metric"] != limits.MOST_LOAD:
-            by_place.setdefault(
-                (comparison["workload"], comparison.get("parameter"), comparison["placement"]), []
-            ).append(comparison)
-    by_arm = ({comparison["candidate"]["arm"]: comparison for comparison in group} for group in by_place.values())
+        if comparison.baseline.arm == arms[0] and comparison.metric != limits.MOST_LOAD:
+            by_place.setdefault((comparison.workload, comparison.parameter, comparison.placement), []).append(
+                comparison
+            )
+    by_arm = ({comparison.candidate.arm: comparison for comparison in group} for group in by_place.values())
     return [of_arms[arms[2]] for of_arms in by_arm if set(of_arms) == set(arms[1:])]
 
 
@@ -212,9 +169,9 @@ def _values(result: HostResult, samples: recorded.Samples, comparison: Compariso
     """Return the value of each arm in each block that has all of them; empty without such a block."""
     values: _Values = {}
     for arm in arms:
-        place = recorded.sampled_as(result, comparison["placement"], arm)
-        blocks = samples.get((comparison["workload"], place, arm, comparison.get("parameter"))) or {}
-        good = recorded.good_values(blocks, comparison["metric"])
+        place = recorded.sampled_as(result, comparison.placement, arm)
+        blocks = samples.get((comparison.workload, place, arm, comparison.parameter)) or {}
+        good = recorded.good_values(blocks, comparison.metric)
         values[arm] = {block: _mean(of_block) for block, of_block in good.items() if of_block and min(of_block) > 0}
     common = set.intersection(*(set(blocks) for blocks in values.values()))
     return {arm: {block: blocks[block] for block in sorted(common)} for arm, blocks in values.items()} if common else {}
@@ -238,7 +195,7 @@ def _compared(
     subjects: t.Sequence[Comparison],
     pairs: t.Sequence[t.Sequence[contrasts.Sides]],
     are_looked_at: bool,
-) -> list[list[Effect]]:
+) -> list[list[Judged]]:
     """Compare sides of all workloads as one family; a list for each workload.
 
     Args:
@@ -248,34 +205,19 @@ def _compared(
         are_looked_at: whether the plan looked at these, so that one of them could end it.
     """
     family = [
-        (before, after, comparison["better"]) for comparison, sides in zip(subjects, pairs) for before, after in sides
+        (before, after, comparison.better) for comparison, sides in zip(subjects, pairs) for before, after in sides
     ]
     looks = [host_comparisons.looks_at(analysis.result, len(before)) for before, _after, _better in family]
     deciding = [are_looked_at] * len(family)
     judged = iter(paired.compare_family(family, *analysis.settings[:2], looks, deciding) if family else ())
-    return [
-        [_effect(next(judged), comparison["better"]) for _sides_of in sides]
-        for comparison, sides in zip(subjects, pairs)
-    ]
+    return [[next(judged) for _sides_of in sides] for sides in pairs]
 
 
-def _stated(comparison: Comparison) -> Effect:
-    """Return a comparison of two arms as it stands elsewhere."""
-    return Effect(
-        Change.read(comparison),
-        comparison["ratio"],
-        comparison["ci_low"],
-        comparison["ci_high"],
-        comparison["verdict"],
-        comparison["n"],
-    )
+def _described(effect: Ratio) -> dict[str, t.Any]:
+    """Return an effect as plain data."""
+    names = ("ratio", "ci_low", "ci_high", "verdict", "n")
+    return {**effect.change.described(), **{name: getattr(effect, name) for name in names}}
 
 
-def _effect(judged: paired.Result, better: str) -> Effect:
-    low, high = judged["ci_low"], judged["ci_high"]
-    change = Change.of_ratios(better, judged["ratio"], low, high)
-    return Effect(change, judged["ratio"], low, high, judged["verdict"], judged["n"])
-
-
-def _change_of(effect: Effect) -> str:
-    return wording.change_of(effect.change) if effect.low is None else wording.change_and_interval(effect.change)
+def _change_of(effect: Ratio) -> str:
+    return wording.change_of(effect.change) if effect.ci_low is None else wording.change_and_interval(effect.change)

@@ -9,7 +9,6 @@ import typing as t
 from statistics import median
 
 from ansible_collections.threadwise.smt.plugins.module_utils._know.siblings import (
-    cache as sibling_cache,
     source as sibling_source,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.sampling import quotas
@@ -63,10 +62,10 @@ def of_disturbances(analysis: HostAnalysis) -> list[str]:
         # The median worker does not show one process that keeps a CPU busy.
         cautions.append(f"Other processes used {used:.1f} CPUs during the samples. Measure again when they do not run.")
     cautions += _stolen_time(result)
-    stopped = [failure for failure in failures(result) if failure["reason"].startswith(quotas.REFUSED)]
+    stopped = [failure for failure in failures(result) if failure.reason.startswith(quotas.REFUSED)]
     if stopped:
-        count = sum(failure["samples"] for failure in stopped)
-        reason = wording.clause(stopped[0]["reason"])
+        count = sum(failure.samples for failure in stopped)
+        reason = wording.clause(stopped[0].reason)
         cautions.append(f"{count} of {len(result.samples)} samples failed: {reason}.")
     hot = [events > 0 for sample in result.samples if (events := recorded.telemetry_of(sample).throttled) is not None]
     if hot and sum(hot) >= disturbances.THROTTLED * len(hot):
@@ -94,9 +93,9 @@ def _of_the_run(result: HostResult) -> list[str]:
     reasons: collections.Counter[str] = collections.Counter()
     places: collections.Counter[str] = collections.Counter()
     for failure in failures(result):
-        reasons[failure["reason"]] += failure["samples"]
-        title = measures.describe_workload(result, failure["workload"]).title
-        places[f"{title} with {failure['arm_title']}"] += failure["samples"]
+        reasons[failure.reason] += failure.samples
+        title = measures.describe_workload(result, failure.workload).title
+        places[f"{title} with {failure.arm_title}"] += failure.samples
     for usual, count in reasons.most_common(1):
         left_out = "their blocks are left out of the comparisons they belong to"
         why = f"Of {'all' if count == reasons.total() else 'most'} the reason is"
@@ -109,7 +108,7 @@ def _of_the_run(result: HostResult) -> list[str]:
         )
     cautions += [*_undeclared(result), *_consumers(result)]
     cautions += [*background_load(result), *_stolen_time(result), *_hypervisor(result)]
-    if not result.facts.get("complete", True):
+    if not result.facts.complete:
         cautions.append("The topology is not complete: the place of some CPUs is not known.")
     return cautions
 
@@ -135,7 +134,7 @@ def _undeclared(result: HostResult) -> list[str]:
 
 def _consumers(result: HostResult) -> list[str]:
     """Return a caution about servers that count CPUs when they start, and did not count again in each arm."""
-    counted = [consumer["has"] for consumer in result.facts.get("consumers_after_switch") or ()]
+    counted = [consumer.has for consumer in result.facts.consumers_after_switch or ()]
     switched = len({arm.name for arm in result.arms} & set(recorded.OF_SMT)) > 1
     if not (counted and switched and any(workload.server for workload in result.plan.workloads or ())):
         return []
@@ -153,15 +152,15 @@ def _of_each_worker(result: HostResult, comparisons: t.Sequence[Comparison]) -> 
     """Return cautions about what one worker has, such as a response time, where one side ran more of them at once."""
     sentences = []
     for comparison in host_comparisons.at_widest(comparisons):
-        declared = limits.meaning(recorded.declaration(result, comparison["workload"]), comparison["metric"])
+        declared = limits.meaning(recorded.declaration(result, comparison.workload), comparison.metric)
         ran = outcomes.ran(result, comparison)
-        if declared.aggregate in OF_EACH_WORKER and comparison.get("parameter") is None and len(set(ran)) > 1:
+        if declared.aggregate in OF_EACH_WORKER and comparison.parameter is None and len(set(ran)) > 1:
             sides = [
-                f"with {comparison[side]['arm_title']} {wording.counted(count, 'worker')}"
-                for side, count in zip(("baseline", "candidate"), ran)
+                f"with {side.arm_title} {wording.counted(count, 'worker')}"
+                for side, count in zip((comparison.baseline, comparison.candidate), ran)
             ]
             sentences.append(
-                f"{wording.subject_of(comparison)} is that of each worker, and {wording.join(sides)} ran at once: it"
+                f"{comparison.subject} is that of each worker, and {wording.join(sides)} ran at once: it"
                 " does not say how much they did together."
             )
     return sentences
@@ -171,9 +170,9 @@ def failed_on_one_side(analysis: HostAnalysis) -> bool:
     """Return whether samples of SMT on or of SMT off failed with every online thread busy, and none of the other."""
     failed: dict[str, set[str]] = {}
     for failure in failures(analysis.result):
-        whole = recorded.sampled_as(analysis.result, host_comparisons.WHOLE_MACHINE, failure["arm"])
-        if failure["placement"] == whole and failure["arm"] in recorded.OF_SMT:
-            failed.setdefault(failure["workload"], set()).add(failure["arm"])
+        whole = recorded.sampled_as(analysis.result, host_comparisons.WHOLE_MACHINE, failure.arm)
+        if failure.placement == whole and failure.arm in recorded.OF_SMT:
+            failed.setdefault(failure.workload, set()).add(failure.arm)
     return any(len(arms) == 1 for arms in failed.values())
 
 
@@ -181,7 +180,7 @@ def zero_on_one_side(analysis: HostAnalysis) -> dict[str, str]:
     """Return cautions about further metrics that are 0 in some samples, such as errors, and far apart in two arms or 0
     in one of them: there is no ratio, so they are not compared. Each with the arm that has most of it.
     """
-    judged = {(comparison["workload"], comparison["metric"]) for comparison in outcomes.served_by_one(analysis)}
+    judged = {(comparison.workload, comparison.metric) for comparison in outcomes.served_by_one(analysis)}
     zeros, sides = recorded.sometimes_zero(analysis.result) - judged, {}
     by_place: dict[tuple[t.Any, ...], list[Level]] = {}
     for level in analysis.levels if zeros else ():
@@ -202,19 +201,17 @@ def zero_on_one_side(analysis: HostAnalysis) -> dict[str, str]:
 
 def _hypervisor(result: HostResult) -> list[str]:
     """Return cautions about siblings that a hypervisor may report wrongly."""
-    source = result.facts.get("source")
-    if source in sibling_source.NOT_THE_KERNELS:
-        return [f"The siblings are those {source}, not those that the kernel shows."]
-    measured = result.facts.get("measured")
-    disagreement = sibling_cache.disagreement(measured)
-    if disagreement:
-        return [f"{disagreement} The placements are the kernel's, so what they compare is not what their names say."]
+    facts = result.facts
+    if facts.source in sibling_source.NOT_THE_KERNELS:
+        return [f"The siblings are those {facts.source}, not those that the kernel shows."]
+    if facts.disagreement:
+        return [
+            f"{facts.disagreement} The placements are the kernel's, so what they compare is not what their names say."
+        ]
     name = result.environment.hypervisor
-    if not name or (isinstance(measured, dict) and measured.get("agrees_with_kernel") is True):
+    if not name or (facts.measured and facts.measured.agrees_with_kernel):
         return []
-    known = (
-        "was measured and is not clear" if isinstance(measured, dict) else "was not measured (smt_eval_probe: always)"
-    )
+    known = "was measured and is not clear" if facts.measured else "was not measured (smt_eval_probe: always)"
     return [f"This host is a guest ({name}), and which of its CPUs share a core of the real machine {known}."]
 
 
@@ -249,54 +246,62 @@ def background_load(result: HostResult) -> list[str]:
 
 def _tails(comparisons: t.Sequence[Comparison]) -> list[str]:
     """Return cautions about typical values that say the opposite of means or tails, the largest first."""
-    apart = sorted(spread.find(comparisons), key=lambda entry: -abs(entry["against_change"]))
-    rises = ["of which the typical value rises" if entry["change"] > 0 else "of which it falls" for entry in apart]
+    apart = sorted(spread.find(comparisons), key=lambda entry: -abs(entry.against_change))
+    rises = ["of which the typical value rises" if entry.change > 0 else "of which it falls" for entry in apart]
     return wording.first_of(list(map(spread.caution, apart)), "metrics", rises)
 
 
-def failures(result: HostResult) -> list[dict[str, t.Any]]:
+class Missing(t.NamedTuple):
+    """What was planned and not measured, and why; None means all."""
+
+    workload: str | None
+    placement: str | None
+    arm: str | None
+    arm_title: str | None
+    reason: str
+
+
+class Failure(t.NamedTuple):
+    """Samples that failed, and why."""
+
+    workload: str
+    placement: str
+    arm: str
+    arm_title: str
+    reason: str
+    samples: int
+
+
+def failures(result: HostResult) -> list[Failure]:
     """Count the failed samples by workload, placement, arm and reason, without those that only say that a load was not
     sustained (:func:`limits.not_sustained`).
     """
-    counts: dict[tuple[str, str, str, str], int] = {}
+    counts: collections.Counter[tuple[str, str, str, str]] = collections.Counter()
     primary, answers = recorded.primary_metrics(result), limits.not_sustained(result)
     for place, sample in enumerate(result.samples):
         if place not in answers and recorded.good_value(sample, primary[sample.workload]) is None:
             reason = sample.error or "its value is not a rate or time above zero"
-            key = (sample.workload, sample.placement, sample.arm, reason)
-            counts[key] = counts.get(key, 0) + 1
+            counts[sample.workload, sample.placement, sample.arm, reason] += 1
     return [
-        {"workload": w, "placement": p, **recorded.named_arm(result, a), "reason": reason, "samples": count}
-        for (w, p, a, reason), count in counts.items()
+        Failure(workload, placement, arm, recorded.arm_title(result, arm), reason, count)
+        for (workload, placement, arm, reason), count in counts.items()
     ]
 
 
-def not_measured(result: HostResult) -> list[dict[str, t.Any]]:
-    """Return what was planned and has no sample as ``{workload, placement, arm, arm_title, reason}``,
-    where None means all.
-    """
-    arms = [
-        {"workload": None, "placement": None, **recorded.named_arm(result, arm.name), "reason": arm.reason}
-        for arm in result.arms_left_out
+def not_measured(result: HostResult) -> list[Missing]:
+    """Return what was planned and has no sample."""
+    planned = (result.plan.placements or {}).items()
+    missing = [
+        *((None, None, arm.name, arm.reason) for arm in result.arms_left_out),
+        *((skip.workload, skip.placement, skip.arm, skip.reason) for skip in result.skipped),
+        *(
+            (None, placement, arm, spot.reason or "no reason given")
+            for arm, spots in planned
+            for placement, spot in spots.items()
+            if spot.workers is None
+        ),
     ]
-    absent = [
-        {
-            "workload": None,
-            "placement": placement,
-            **recorded.named_arm(result, arm),
-            "reason": spot.reason or "no reason given",
-        }
-        for arm, spots in (result.plan.placements or {}).items()
-        for placement, spot in spots.items()
-        if spot.workers is None
+    return [
+        Missing(workload, placement, arm, arm and recorded.arm_title(result, arm), reason)
+        for workload, placement, arm, reason in missing
     ]
-    skipped = [
-        {
-            "workload": skip.workload,
-            "placement": skip.placement,
-            **recorded.named_arm(result, skip.arm),
-            "reason": skip.reason,
-        }
-        for skip in result.skipped
-    ]
-    return [*arms, *skipped, *absent]

@@ -70,28 +70,28 @@ def cautions(result: HostResult, comparisons: t.Sequence[Comparison]) -> dict[st
     own = alone(result)
     sentences = {}
     for comparison in sorted(
-        comparisons, key=lambda comparison: comparison["placement"] != host_comparisons.WHOLE_MACHINE
+        comparisons, key=lambda comparison: comparison.placement != host_comparisons.WHOLE_MACHINE
     ):
-        of_arms = comparison["kind"] == "arm"
+        of_arms = comparison.kind == "arm"
         sides = [
             _side(
-                side["arm_title"] if of_arms else placements.title(spot),
+                side.arm_title if of_arms else placements.title(spot),
                 [
                     sample
-                    for sample in keyed.get((comparison["workload"], arm, recorded.sampled_as(result, spot, arm)), ())
-                    if comparison.get("parameter") in (None, sample.parameter)
+                    for sample in keyed.get((comparison.workload, arm, recorded.sampled_as(result, spot, arm)), ())
+                    if comparison.parameter in (None, sample.parameter)
                 ],
-                comparison["workload"] in own,
+                comparison.workload in own,
             )
-            for side in (comparison["candidate"], comparison["baseline"])
-            for arm, spot in [(side["arm"], side["placement"])]
-            if comparison["primary"]
+            for side in (comparison.candidate, comparison.baseline)
+            for arm, _title, spot in [side]
+            if comparison.primary
         ]
         differences = _differences(sides[0], sides[1], of_arms) if sides else {}
         if differences:
-            where = f" with {placements.title(comparison['placement'])}" if of_arms else ""
+            where = f" with {placements.title(comparison.placement)}" if of_arms else ""
             sentences[
-                f"{comparison['title']}, {sides[0].name} against {sides[1].name}{where}: {'; '.join(differences)}. So"
+                f"{comparison.title}, {sides[0].name} against {sides[1].name}{where}: {'; '.join(differences)}. So"
                 " the difference is not theirs alone: measure again when nothing disturbs one side."
             ] = " and ".join(dict.fromkeys(differences.values()))
     return sentences

@@ -12,7 +12,6 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import (
     comparisons as host_comparisons,
-    paired,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
@@ -25,7 +24,28 @@ _TAIL = re.compile(r"(?:\A|_)(?:p9[0-9]+|max|maximum|worst)\Z")
 # The kinds of values of which the first is typical beside the second.
 _BESIDE = ((_MEDIAN, _MEAN), (_MEDIAN, _TAIL), (_MEAN, _TAIL))
 
-Spread = dict[str, t.Any]
+
+class Spread(t.NamedTuple):
+    """Where the typical value of a metric and another value of the same thing change in opposite directions.
+
+    Attributes:
+        baseline: title of the arm.
+        candidate: likewise.
+        change: of the typical value of ``metric``, which has a verdict.
+        against: ``mean``, or the other metric.
+        against_change: its change, which is beyond the margin, or has a verdict, too.
+    """
+
+    workload: str
+    title: str
+    parameter: float | None
+    placement: str
+    metric: str
+    baseline: str
+    candidate: str
+    change: float
+    against: str
+    against_change: float
 
 
 def find(comparisons: t.Iterable[Comparison]) -> list[Spread]:
@@ -33,33 +53,25 @@ def find(comparisons: t.Iterable[Comparison]) -> list[Spread]:
 
     Args:
         comparisons: from :func:`comparisons.compare_host`.
-
-    Returns:
-        ``{workload, title, parameter, placement, baseline, candidate, metric, change, against, against_change}`` each:
-        the change of the typical value of ``metric``, and that of its ``mean`` or of another metric, ``against``; the
-        typical value has a verdict, and the other change is beyond the margin, or has one, too.
     """
     of_arms = host_comparisons.at_widest(comparisons, every_metric=True)
-    decided = [
-        comparison
-        for comparison in of_arms
-        if comparison["verdict"] in (paired.GAIN, paired.LOSS) and not comparison["confounded"]
-    ]
+    decided = [comparison for comparison in of_arms if comparison.is_called and not comparison.confounded]
     apart = []
     for comparison in decided:
-        change = comparison["change"]
-        if comparison["mean_change"] * change < 0 and abs(comparison["mean_change"]) > comparison["margin"]:
-            apart.append(_spread(comparison, MEAN, comparison["mean_change"]))
+        change = comparison.change.value
+        place = *comparison.work, comparison.placement, comparison.sides, comparison.better
+        if comparison.mean_change * change < 0 and abs(comparison.mean_change) > comparison.margin:
+            apart.append(_spread(comparison, MEAN, comparison.mean_change))
         apart += [
-            _spread(comparison, other["metric"], other["change"])
+            _spread(comparison, other.metric, other.change.value)
             for typical, pattern in _BESIDE
-            if typical.search(comparison["metric"])
+            if typical.search(comparison.metric)
             for other in decided
-            if pattern.search(other["metric"])
-            and not other["primary"]
-            and _place(other) == _place(comparison)
-            and _is_of_the_same(typical.sub("", comparison["metric"]), pattern.sub("", other["metric"]))
-            and other["change"] * change < 0
+            if pattern.search(other.metric)
+            and not other.primary
+            and (*other.work, other.placement, other.sides, other.better) == place
+            and _is_of_the_same(typical.sub("", comparison.metric), pattern.sub("", other.metric))
+            and other.change.value * change < 0
         ]
     return apart
 
@@ -78,34 +90,28 @@ def caution(spread: Spread) -> str:
         spread: from :func:`find`.
     """
     typical, other = (
-        f"{_verb(change)} by {wording.percent(abs(change))}" for change in (spread["change"], spread["against_change"])
+        f"{_verb(change)} by {wording.percent(abs(change))}" for change in (spread.change, spread.against_change)
     )
-    kind = "mean" if _MEAN.search(spread["against"]) else "tail"
-    what = kind if spread["against"] == MEAN else f"{kind} ({spread['against']})"
+    kind = "mean" if _MEAN.search(spread.against) else "tail"
+    what = kind if spread.against == MEAN else f"{kind} ({spread.against})"
     return (
-        f"{spread['title']}, {spread['candidate']} against {spread['baseline']}: the typical {spread['metric']}"
+        f"{spread.title}, {spread.candidate} against {spread.baseline}: the typical {spread.metric}"
         f" {typical}, the {what} {other}. The verdict is about the typical value."
     )
 
 
 def _spread(comparison: Comparison, against: str, change: float) -> Spread:
-    return {
-        **{key: comparison[key] for key in ("workload", "title", "placement", "metric")},
-        "parameter": comparison.get("parameter"),
-        **{side: comparison[side]["arm_title"] for side in ("baseline", "candidate")},
-        "change": comparison["change"],
-        "against": against,
-        "against_change": change,
-    }
-
-
-def _place(comparison: Comparison) -> tuple[t.Any, ...]:
-    return (
-        comparison["workload"],
-        comparison.get("parameter"),
-        comparison["placement"],
-        host_comparisons.sides_of(comparison),
-        comparison["better"],
+    return Spread(
+        comparison.workload,
+        comparison.title,
+        comparison.parameter,
+        comparison.placement,
+        comparison.metric,
+        comparison.baseline.arm_title,
+        comparison.candidate.arm_title,
+        comparison.change.value,
+        against,
+        change,
     )
 
 

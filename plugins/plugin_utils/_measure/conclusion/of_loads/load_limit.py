@@ -7,15 +7,14 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import arms, placements
+from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import (
-    comparisons as host_comparisons,
     limits,
     measures,
     paired,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Compared
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.measures import Level
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import outcomes
@@ -24,86 +23,65 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wordin
 RESOLUTION = "of the loads measured"
 
 
-def is_most_load(comparison: Comparison) -> bool:
-    """Return whether a comparison is one of most loads within a limit."""
-    return comparison["metric"] == limits.MOST_LOAD and "response_limit" in comparison
-
-
-def as_said(comparison: Comparison, of_arms: int) -> Comparison:
-    """Return a comparison as people read it: that of the most loads of SMT on and off alone is of SMT on.
-
-    Args:
-        comparison: the comparison.
-        of_arms: how many arms its result has.
-    """
-    return host_comparisons.turned(comparison) if is_said_of_smt_on(comparison, of_arms) else comparison
-
-
-def is_said_of_smt_on(comparison: Comparison, of_arms: int) -> bool:
-    """Return whether a comparison is turned to be read; arguments as in :func:`as_said`."""
-    return is_most_load(comparison) and comparison["effect"] == arms.SMT_OFF and of_arms == 2
-
-
-def clause(result: HostResult, comparison: Comparison, change: str) -> str:
+def clause(result: HostResult, comparison: Compared, change: str) -> str:
     """Return what both arms serve: ``within 2 s SAP SD serves 650 users with SMT on against 550 with SMT off, +18 % in
     each block``. Of which loads that is said :func:`resolution` tells.
 
     Args:
         result: from :func:`result_files.load`.
-        comparison: a comparison of most loads, from :func:`as_said`, or of :func:`outcomes.served_by_one`.
+        comparison: a comparison of most loads, from :meth:`Comparison.as_said`, or of :func:`outcomes.served_by_one`.
         change: its change, with its interval where it has one.
     """
     title = _title(result, comparison)
     # Of one side alone it is the other one's.
-    values = [(comparison[f"{side}_value"], comparison[side]["arm_title"]) for side in ("candidate", "baseline")]
-    if comparison["metric"] != limits.MOST_LOAD:
+    values = [
+        (comparison.candidate_value, comparison.candidate.arm_title),
+        (comparison.baseline_value, comparison.baseline.arm_title),
+    ]
+    if comparison.metric != limits.MOST_LOAD:
         had = [f"{wording.amount(value or 0.0)} with {arm}" for value, arm in values[::-1]]
-        return f"{title} {comparison['metric']}: {wording.join(had)}, {wording.VERDICT_TITLES[comparison['verdict']]}"
+        return f"{title} {comparison.metric}: {wording.join(had)}, {wording.VERDICT_TITLES[comparison.verdict]}"
     (value, arm), (other_value, other) = sorted(values, key=lambda side: side[0] is None)
-    serves = f"{limits.within(comparison['response_limit'])} {title} serves {value:.15g} {comparison['unit']}"
+    serves = f"{limits.within(comparison.response_limit)} {title} serves {value:.15g} {comparison.unit}"
     blocks = (
-        f"in {comparison['n']} of {comparison['n'] + comparison['dropped_blocks']} blocks"
-        if comparison["dropped_blocks"]
-        else ""
+        f"in {comparison.n} of {comparison.n + comparison.dropped_blocks} blocks" if comparison.dropped_blocks else ""
     )
     few = (
-        f"not decided by {comparison['n']} of at least {paired.MIN_BLOCKS} blocks"
-        if comparison["n"] < paired.MIN_BLOCKS
+        f"not decided by {comparison.n} of at least {paired.MIN_BLOCKS} blocks"
+        if comparison.n < paired.MIN_BLOCKS
         else ""
     )
     if other_value is None:
         none = f"{serves} with {arm}, and with {other} none {RESOLUTION}"
         return ", ".join(filter(None, [none, few or blocks]))
-    if comparison["verdict"] == paired.EQUIVALENT:
+    if comparison.verdict == paired.EQUIVALENT:
         return f"{serves} with {arm} as with {other}, {RESOLUTION}"
     if few:
         change = few
-    elif comparison["ci_low"] is None:
+    elif comparison.ci_low is None:
         change = f"{change} {blocks or 'in each block'}"
     elif blocks:
         change = f"{change} {blocks}"
-    if not few and comparison["verdict"] == paired.INCONCLUSIVE:
+    if not few and comparison.verdict == paired.INCONCLUSIVE:
         change = f"{change}, not decided"
     return f"{serves} with {arm} against {other_value:.15g} with {other}, {change}"
 
 
-def resolution(result: HostResult, used: t.Sequence[Comparison]) -> list[str]:
+def resolution(result: HostResult, used: t.Sequence[Compared]) -> list[str]:
     """Return which loads were tried of workloads of which the most load is compared: nothing is known between them."""
     workloads = limits.limited(result)
     sentences = []
-    for title, comparison in {
-        _title(result, comparison): comparison for comparison in used if is_most_load(comparison)
-    }.items():
-        parameter = workloads[comparison["workload"]].parameter
+    for title, comparison in {_title(result, one): one for one in used if one.is_most_load}.items():
+        parameter = workloads[comparison.workload].parameter
         tried = [f"{value:.15g}" for value in sorted(parameter.values if parameter else ())]
         loads = wording.join(tried) if len(tried) <= wording.NAMED else f"{len(tried)} loads, {tried[0]} to {tried[-1]}"
-        sentences.append(f"{title} was measured with {loads} {comparison['unit']} only.")
+        sentences.append(f"{title} was measured with {loads} {comparison.unit} only.")
     return sentences
 
 
-def _title(result: HostResult, comparison: Comparison) -> str:
+def _title(result: HostResult, comparison: Compared) -> str:
     """Return the name of the workload of a comparison without the unit of its loads."""
-    return measures.describe_workload(result, comparison["workload"]).title.removesuffix(f", {comparison['unit']}")
+    return measures.describe_workload(result, comparison.workload).title.removesuffix(f", {comparison.unit}")
 
 
 def cautions(analysis: HostAnalysis) -> list[str]:

@@ -17,6 +17,8 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import HostResult, Sample, Workload
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import recorded
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats import tables
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.hardware_classes import HardwareClass
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.summary import Summary
 
 SCHEMA_NAME = "threadwise.smt/report"
 SCHEMA_VERSION = 2
@@ -40,11 +42,11 @@ class HostReport:
 
     Attributes:
         result: from ``result_files.load``, with the declarations of what was made of its samples.
-        summary: what ``build.summarise`` made of it.
+        summary: what was made of it.
     """
 
     result: HostResult
-    summary: dict[str, t.Any]
+    summary: Summary
 
     @functools.cached_property
     def samples(self) -> list[list[t.Any]]:
@@ -94,7 +96,7 @@ class Ending:
     """
 
     refused: t.Sequence[Refused]
-    classes: t.Sequence[dict[str, t.Any]]
+    classes: t.Sequence[HardwareClass]
 
 
 def _nothing(_ending: Ending) -> str:
@@ -180,7 +182,7 @@ def _identity(result: HostResult, sample: Sample) -> list[t.Any]:
 
 def _run(result: HostResult) -> tuple[str, str, str | None]:
     """Return what all samples of a result share."""
-    return result.run, result.host, result.facts.get("hardware_class")
+    return result.run, result.host, result.facts.hardware_class
 
 
 def _worker_lines(

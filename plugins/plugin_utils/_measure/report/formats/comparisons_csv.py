@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats import tables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats.base import Format, HostReport
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.summary import Summary
 
 COMPARISON_COLUMNS = (
     "run",
@@ -47,15 +49,18 @@ COMPARISON_COLUMNS = (
 
 def _host(host: HostReport) -> str:
     return tables.csv_text(
-        tables.safe_rows([_row(host.summary, comparison) for comparison in host.summary["comparisons"]])
+        tables.safe_rows([_row(host.summary, comparison) for comparison in host.summary.analysis.comparisons])
     )
 
 
-def _row(summary: dict[str, t.Any], comparison: dict[str, t.Any]) -> list[t.Any]:
+def _row(summary: Summary, comparison: Comparison) -> list[t.Any]:
     sides = {
-        f"{side}_{key}": comparison[side][key] for side in ("baseline", "candidate") for key in ("arm", "placement")
+        f"{name}_{key}": getattr(side, key)
+        for name, side in (("baseline", comparison.baseline), ("candidate", comparison.candidate))
+        for key in ("arm", "placement")
     }
-    values = {**{key: summary[key] for key in ("run", "host", "hardware_class")}, **comparison, **sides}
+    of_run = {"run": summary.result.run, "host": summary.result.host, "hardware_class": summary.hardware_class}
+    values = {**of_run, **comparison.described(), **sides}
     return [values.get(column) for column in COMPARISON_COLUMNS]
 
 

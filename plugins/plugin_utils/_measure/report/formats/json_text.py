@@ -8,7 +8,6 @@ import dataclasses
 import json
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats.base import (
     SCHEMA_NAME,
     SCHEMA_VERSION,
@@ -20,12 +19,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.for
 
 def _host(host: HostReport) -> str:
     """Format a host's summary as JSON; the samples stay in the host's file, named by ``file``."""
-    return json.dumps(host.summary, sort_keys=True, allow_nan=False)
+    return json.dumps(host.summary.described(), sort_keys=True, allow_nan=False)
 
 
 def _tail(ending: Ending) -> str:
     """Return the end of results.json, after the hosts."""
-    classes = json.dumps(hardware_classes.described(ending.classes), sort_keys=True, allow_nan=False)
+    classes = json.dumps([group.described() for group in ending.classes], sort_keys=True, allow_nan=False)
     entries = json.dumps([dataclasses.asdict(entry) for entry in ending.refused], sort_keys=True)
     return (
         f'\n],\n"classes": {classes},\n"refused": {entries},\n"schema": "{SCHEMA_NAME}",\n"schema_version":'

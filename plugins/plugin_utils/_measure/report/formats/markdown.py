@@ -7,14 +7,18 @@ from __future__ import annotations
 import re
 
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import measures
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import measures, recorded
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_cautions.cautions import (
+    Failure,
+    Missing,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats.base import (
     Ending,
     Format,
     HostReport,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 
 def plain(text: str) -> str:
@@ -36,44 +40,44 @@ def code(text: str) -> str:
 def _host(host: HostReport) -> str:
     """Format the conclusion for a host with its numbers, for a pull request."""
     summary = host.summary
-    concluded = summary["conclusion"]
+    concluded = summary.conclusion
     lines = [
-        f"## {code(summary['host'])}: {plain(report_text.question(summary))}",
+        f"## {code(summary.result.host)}: {plain(report_text.question(summary))}",
         "",
-        f"**{plain(concluded['sentence'])}**",
+        f"**{plain(concluded.sentence)}**",
         "",
-        plain(concluded["basis"]),
+        plain(concluded.basis),
         "",
     ]
     sentences = [
-        *filter(None, [concluded["next"]]),
-        *concluded["cautions"],
-        *concluded["costs"],
-        wording.restored(summary["restored"]),
+        *filter(None, [concluded.next]),
+        *concluded.cautions,
+        *concluded.costs,
+        recorded.restored(summary.result),
     ]
     lines += [f"- {plain(sentence)}" for sentence in sentences]
     lines.append("")
-    if summary["comparisons"]:
+    if summary.analysis.comparisons:
         lines += ["| workload | compared | change | verdict | blocks |", "|---|---|---|---|---|"]
-        for comparison in summary["comparisons"]:
-            title = ", ".join(filter(None, [comparison["title"], report_text.metric(comparison)]))
+        for comparison in summary.analysis.comparisons:
+            title = ", ".join(filter(None, [comparison.title, report_text.metric(comparison)]))
             cells = [
                 title,
                 report_text.compared(comparison),
-                wording.change_and_interval(change.Change.read(comparison)),
+                wording.change_and_interval(comparison.change),
             ]
-            lines.append(f"| {' | '.join(map(plain, [*cells, report_text.verdict(comparison)]))} | {comparison['n']} |")
+            lines.append(f"| {' | '.join(map(plain, [*cells, report_text.verdict(comparison)]))} | {comparison.n} |")
         lines.append("")
-    if len(summary["arms"]) < 2:
+    if len(summary.result.arms) < 2:
         lines += _measured(host)
-    if summary["exposure"]:
+    if summary.exposure:
         lines += ["What each arm leaves open of the kernel's list of vulnerabilities:", ""]
-        lines += [f"- {plain(arm['title'])}: {plain(arm['text'])} ({arm['basis']})" for arm in summary["exposure"]]
+        lines += [f"- {plain(arm.title)}: {plain(arm.text)} ({arm.basis})" for arm in summary.exposure]
         lines.append("")
-    missing = [*summary["not_measured"], *summary["failures"]]
+    missing: list[Missing | Failure] = [*summary.not_measured, *summary.failures]
     if missing:
         lines += ["Not measured:", ""]
-        lines += [f"- {plain(', '.join(report_text.key_parts(entry)))}: {plain(entry['reason'])}" for entry in missing]
+        lines += [f"- {plain(', '.join(report_text.key_parts(entry)))}: {plain(entry.reason)}" for entry in missing]
         lines.append("")
     return "\n".join(lines) + "\n"
 
@@ -81,20 +85,20 @@ def _host(host: HostReport) -> str:
 def _measured(host: HostReport) -> list[str]:
     """Format the values of a run that compared no arms: they are all that it found."""
     lines = ["| workload | metric | placement | value | blocks |", "|---|---|---|---|---|"]
-    for level in host.summary["levels"]:
-        measure = measures.describe_workload(host.result, level["workload"], level["parameter"], level["metric"])
-        value, low, high = (wording.number(level[end]) for end in ("value", "low", "high"))
-        shown = value if level["value"] is None else f"{value} {measure.unit}"
-        interval = "" if level["low"] is None else f" ({low} to {high})"
-        cells = [measure.title, level["metric"], placements.title(level["placement"]), f"{shown}{interval}"]
-        lines.append(f"| {' | '.join(map(plain, cells))} | {level['n']} |")
-    return [*lines, ""] if host.summary["levels"] else []
+    for level in host.summary.analysis.levels:
+        measure = measures.describe_workload(host.result, level.workload, level.parameter, level.metric)
+        value, low, high = (wording.number(end) for end in (level.value, level.low, level.high))
+        shown = value if level.value is None else f"{value} {measure.unit}"
+        interval = "" if level.low is None else f" ({low} to {high})"
+        cells = [measure.title, level.metric, placements.title(level.placement), f"{shown}{interval}"]
+        lines.append(f"| {' | '.join(map(plain, cells))} | {level.n} |")
+    return [*lines, ""] if host.summary.analysis.levels else []
 
 
 def _tail(ending: Ending) -> str:
     """Format what holds for each hardware class of several hosts, and list the unused result files."""
     lines = []
-    several = [group for group in ending.classes if group["hosts"] > 1]
+    several = [group for group in ending.classes if group.hosts > 1]
     if several:
         lines += [
             "## By hardware class",
@@ -103,24 +107,21 @@ def _tail(ending: Ending) -> str:
             "|---|---|---|---|---|---|",
         ]
         for group in several:
-            for workload in group["refused"]:
-                cells = [
-                    workload["title"],
-                    str(sum(len(declaration["hosts"]) for declaration in workload["declared"])),
-                    "",
-                    "",
-                    workload["sentence"],
-                ]
-                lines.append(f"| {code(group['hardware_class'] or 'unknown')} | {' | '.join(map(plain, cells))} |")
-            for workload in group["workloads"]:
-                cells = [
-                    workload["title"],
-                    str(workload["n"]),
-                    wording.change_and_interval(change.Change.read(workload)),
-                    report_text.verdict(workload),
-                    workload["sentence"],
-                ]
-                lines.append(f"| {code(group['hardware_class'] or 'unknown')} | {' | '.join(map(plain, cells))} |")
+            rows = [
+                *([unlike.title, str(unlike.hosts), "", "", unlike.sentence] for unlike in group.refused),
+                *(
+                    [
+                        workload.title,
+                        str(workload.n),
+                        wording.change_and_interval(workload.change),
+                        report_text.verdict(workload),
+                        workload.sentence,
+                    ]
+                    for workload in group.workloads
+                ),
+            ]
+            name = code(group.hardware_class or "unknown")
+            lines += [f"| {name} | {' | '.join(map(plain, cells))} |" for cells in rows]
         lines.append("")
     if ending.refused:
         lines += ["## Refused", "", *(f"- {code(entry.file)}: {plain(entry.reason)}" for entry in ending.refused), ""]

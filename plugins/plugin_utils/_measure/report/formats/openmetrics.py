@@ -13,9 +13,9 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis i
     comparisons as host_comparisons,
     limits,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import advice
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats.base import Format, HostReport
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change
 
 # Bytes of a metric's lines that stay in memory before they go to disk.
 MAX_HELD = 1024 * 1024
@@ -49,8 +49,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import p
 
 def _host(report: HostReport) -> str:
     """Return a host's lines; unknown values have no line."""
-    summary = report.summary
-    host = {"host": summary["host"], "hardware_class": summary["hardware_class"] or ""}
+    summary, restored = report.summary, report.summary.result.restored
+    host = {"host": summary.result.host, "hardware_class": summary.hardware_class or ""}
     lines: list[str] = []
 
     def add(name: str, value: float | None, **labels: str) -> None:
@@ -58,43 +58,43 @@ def _host(report: HostReport) -> str:
             pairs = ",".join(f'{key}="{label(text)}"' for key, text in {**host, **labels}.items())
             lines.append(f"{name}{{{pairs}}} {value!r}\n")
 
-    def add_comparison(comparison: dict[str, t.Any], name: str, **labels: str) -> None:
+    def add_comparison(comparison: Comparison, name: str, **labels: str) -> None:
         labels.update(
-            workload=comparison["workload"],
-            metric=comparison["metric"],
-            primary=str(comparison["primary"]).lower(),
-            **({} if comparison.get("parameter") is None else {"parameter": f"{comparison['parameter']:.12g}"}),
+            workload=comparison.workload,
+            metric=comparison.metric,
+            primary=str(comparison.primary).lower(),
+            **({} if comparison.parameter is None else {"parameter": f"{comparison.parameter:.12g}"}),
         )
-        add(f"{name}_ratio", comparison["ratio"], **labels)
-        add(f"{name}_ratio_low", comparison["ci_low"], **labels)
-        add(f"{name}_ratio_high", comparison["ci_high"], **labels)
+        add(f"{name}_ratio", comparison.ratio, **labels)
+        add(f"{name}_ratio_low", comparison.ci_low, **labels)
+        add(f"{name}_ratio_high", comparison.ci_high, **labels)
         # A most load is compared the other way round: of it there are both values.
-        for part in change.FIELDS if comparison["metric"] != limits.MOST_LOAD else ():
-            add(f"{name}_{part}", comparison[part], **labels)
-        add(f"{name}_verdict", 1, **labels, verdict=comparison["verdict"])
+        for part, value in comparison.change.described().items() if comparison.metric != limits.MOST_LOAD else ():
+            add(f"{name}_{part}", value, **labels)
+        add(f"{name}_verdict", 1, **labels, verdict=comparison.verdict)
 
-    for comparison in host_comparisons.of_smt(summary["comparisons"], every_metric=True):
+    for comparison in host_comparisons.of_smt(summary.analysis.comparisons, every_metric=True):
         add_comparison(comparison, "threadwise_smt")
-    for comparison in host_comparisons.of_other_arms(summary["comparisons"], every_metric=True):
+    for comparison in host_comparisons.of_other_arms(summary.analysis.comparisons, every_metric=True):
         add_comparison(
             comparison,
             "threadwise_smt_arm",
-            arm=comparison["effect"],
-            baseline=comparison["baseline"]["arm"],
-            placement=comparison["placement"],
+            arm=comparison.effect,
+            baseline=comparison.baseline.arm,
+            placement=comparison.placement,
         )
-    for level in summary["levels"]:
-        if level["metric"] == limits.MOST_LOAD:
-            labels = {key: level[key] for key in ("workload", "arm", "placement")}
-            add("threadwise_smt_most_load", level["value"], **labels)
-    if summary["concerns_smt"]:
-        add("threadwise_smt_recommendation", 1, choice=summary["recommendation"]["choice"])
+    for level in summary.analysis.levels:
+        if level.metric == limits.MOST_LOAD:
+            labels = {name: getattr(level, name) for name in ("workload", "arm", "placement")}
+            add("threadwise_smt_most_load", level.value, **labels)
+    if summary.concerns_smt:
+        add("threadwise_smt_recommendation", 1, choice=summary.recommendation.choice)
     add(
         "threadwise_smt_restored",
-        None if not summary["restored"] or summary["restored"].get("ok") is None else int(summary["restored"]["ok"]),
+        None if restored is None or restored.ok is None else int(restored.ok),
     )
-    add("threadwise_smt_vulnerable", len(summary["vulnerable"]) if summary["vulnerable"] is not None else None)
-    add("threadwise_smt_finished_timestamp_seconds", advice.moment(summary["finished"]))
+    add("threadwise_smt_vulnerable", len(summary.vulnerable) if summary.vulnerable is not None else None)
+    add("threadwise_smt_finished_timestamp_seconds", advice.moment(summary.result.finished))
     return "".join(lines)
 
 

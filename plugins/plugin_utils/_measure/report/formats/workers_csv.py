@@ -13,7 +13,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.for
 
 
 def _host(host: HostReport) -> str:
-    texts = {host.result.run, host.result.host, host.result.facts.get("hardware_class") or ""}
+    texts = {host.result.run, host.result.host, host.result.facts.hardware_class or ""}
     for workload in host.result.plan.workloads or ():
         texts.update((workload.name, workload.primary, workload.metrics[workload.primary].unit))
     for sample in host.result.samples:

@@ -10,18 +10,21 @@ without a verdict.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import typing as t
 from urllib.parse import quote
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Judged, Ratio
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import leave_one_out, pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import (
     hardware_classes,
     text as report_text,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.pages import host as host_page
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, frame, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import frame, wording
 
 NAME = "compare.html"
 FIRST_ROWS = 100
@@ -38,17 +41,17 @@ def render(
         after: rows of this run.
         settings: margin and confidence.
     """
-    earlier = {row["host"]: row for row in before}
-    pairs, differing = _alike([(earlier[row["host"]], row) for row in after if row["host"] in earlier])
+    earlier = {row.host: row for row in before}
+    pairs, differing = _alike([(earlier[row.host], row) for row in after if row.host in earlier])
     lines = [line for pair in pairs for line in _lines(*pair)]
     compared = hardware_classes.compared([row for _before, row in pairs])
-    effect = "SMT" if not any(row["arms"] for _before, row in pairs) else "what was switched"
+    effect = "SMT" if not any(row.arms for _before, row in pairs) else "what was switched"
     return frame.render(
         "compare.html.j2",
         hosts=len(pairs),
-        runs=[sorted({row["run"] for row in rows}) for rows in (before, after)],
-        only_before=sorted(set(earlier) - {row["host"] for row in after}),
-        only_after=sorted({row["host"] for row in after} - set(earlier)),
+        runs=[sorted({row.run for row in rows}) for rows in (before, after)],
+        only_before=sorted(set(earlier) - {row.host for row in after}),
+        only_after=sorted({row.host for row in after} - set(earlier)),
         workloads=_workloads(pairs, *settings),
         differing=differing,
         environment=_environment(pairs),
@@ -74,13 +77,13 @@ def render(
     )
 
 
-def distinguish(before: dict[str, t.Any], after: dict[str, t.Any]) -> str:
+def distinguish(before: Ratio, after: Ratio) -> str:
     """Return whether two ratios differ: their intervals do not overlap,
     which is stricter than a test of the difference.
     """
-    if before["ci_low"] is None or after["ci_low"] is None:
+    if before.ci_low is None or before.ci_high is None or after.ci_low is None or after.ci_high is None:
         return UNKNOWN
-    return CHANGED if before["ci_high"] < after["ci_low"] or after["ci_high"] < before["ci_low"] else SAME
+    return CHANGED if before.ci_high < after.ci_low or after.ci_high < before.ci_low else SAME
 
 
 Pair = tuple[hardware_classes.Row, hardware_classes.Row]
@@ -90,49 +93,55 @@ def _alike(pairs: t.Sequence[Pair]) -> tuple[list[Pair], list[str]]:
     """Return the pairs without the workloads that the hosts, or both runs of a host, declare differently,
     and a sentence about each of these.
     """
-    declared: dict[str, dict[str, dict[str, t.Any]]] = {}
+    declared: dict[str, dict[str, Comparison]] = {}
     for pair in pairs:
         for when, row in zip(("before", "after"), pair):
-            for key in pair[0]["workloads"].keys() & pair[1]["workloads"].keys():
-                declared.setdefault(key, {})[f"{row['host']} {when}"] = row["workloads"][key]
+            for key in pair[0].workloads.keys() & pair[1].workloads.keys():
+                declared.setdefault(key, {})[f"{row.host} {when}"] = row.workloads[key]
     unlike = {key: different for key, rows in declared.items() if len(different := pooled.declarations(rows)) > 1}
 
     def without(row: hardware_classes.Row) -> hardware_classes.Row:
-        return {
-            **row,
-            "workloads": {key: workload for key, workload in row["workloads"].items() if key not in unlike},
-        }
+        workloads = {key: workload for key, workload in row.workloads.items() if key not in unlike}
+        return dataclasses.replace(row, workloads=workloads)
 
     return [(without(before), without(after)) for before, after in pairs], [
-        f"{key} is not compared: {wording.declared(different)}." for key, different in sorted(unlike.items())
+        f"{key} is not compared: {pooled.declared(different)}." for key, different in sorted(unlike.items())
     ]
 
 
 def _lines(before: hardware_classes.Row, after: hardware_classes.Row) -> list[list[t.Any]]:
     """Return a host's rows of the table, one per workload that both runs compared."""
     lines = []
-    for key in after["workloads"]:
-        if key in before["workloads"]:
-            old, new = before["workloads"][key], after["workloads"][key]
+    for key in after.workloads:
+        if key in before.workloads:
+            old, new = before.workloads[key], after.workloads[key]
             verdict = distinguish(old, new)
-            level = new["baseline_value"] / old["baseline_value"]
+            level = new.baseline_value / old.baseline_value
             lines.append(
                 [
-                    [after["host"], after["host"], "", quote(after["page"])],
-                    new["title"],
+                    [after.host, after.host, "", quote(after.page)],
+                    hardware_classes.title(new),
                     _effect(old),
                     _effect(new),
-                    [f"{new['metric']} {wording.signed(level)}", level],
+                    [f"{new.metric} {wording.signed(level)}", level],
                     [verdict, verdict, "inconclusive" if verdict == CHANGED else ""],
-                    before["title"],
-                    after["title"],
+                    before.title,
+                    after.title,
                 ]
             )
     return lines
 
 
-def _effect(comparison: dict[str, t.Any]) -> list[t.Any]:
-    return [wording.judged(comparison), comparison["change"], comparison["verdict"]]
+def _effect(comparison: Comparison) -> list[t.Any]:
+    return [comparison.in_words, comparison.change.value, comparison.verdict]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Effect(Judged):
+    """What both runs say of a workload, hosts as blocks, and which host alone turns that."""
+
+    title: str
+    turned: str
 
 
 def _workloads(pairs: t.Sequence[Pair], margin: float, confidence: float) -> dict[str, t.Any] | None:
@@ -140,47 +149,41 @@ def _workloads(pairs: t.Sequence[Pair], margin: float, confidence: float) -> dic
 
     None without a common workload.
     """
-    both: dict[str, dict[str, tuple[dict[str, t.Any], dict[str, t.Any]]]] = {}
+    both: dict[str, dict[str, tuple[Comparison, Comparison]]] = {}
     for before, after in pairs:
-        for key in after["workloads"]:
-            if key in before["workloads"]:
-                both.setdefault(key, {})[after["host"]] = (before["workloads"][key], after["workloads"][key])
+        for key in after.workloads:
+            if key in before.workloads:
+                both.setdefault(key, {})[after.host] = (before.workloads[key], after.workloads[key])
     if not both:
         return None
     # Ratios are turned so that above 1 is better, whichever direction the metric has; a change is of the metric itself.
     family = [
-        ([old["ratio"] for old, _new in hosts.values()], [new["ratio"] for _old, new in hosts.values()], "higher")
+        ([old.ratio for old, _new in hosts.values()], [new.ratio for _old, new in hosts.values()], "higher")
         for hosts in both.values()
     ]
-    judged = [
-        {
-            "title": new["title"],
-            "better": new["better"],
-            **comparison,
-            **change.of(comparison, new["better"]),
-            "turned": _turned(list(hosts), sides, comparison),
-        }
-        for hosts, sides, comparison in zip(both.values(), family, paired.compare_family(family, margin, confidence))
-        for _old, new in [next(iter(hosts.values()))]
-    ]
-    rows = [report_text.ratio_row(comparison["title"], comparison) for comparison in judged]
+    judged = []
+    for hosts, sides, found in zip(both.values(), family, paired.compare_family(family, margin, confidence)):
+        new = next(iter(hosts.values()))[1]
+        effect = vars(dataclasses.replace(found, better=new.better))
+        judged.append(Effect(**effect, title=hardware_classes.title(new), turned=_turned(list(hosts), sides, found)))
+    rows = [report_text.ratio_row(effect.title, effect) for effect in judged]
     return {
         "judged": judged,
         "chart": host_page.forest(rows, judged, ("does worse than before", "does better than before")),
     }
 
 
-def _turned(hosts: list[str], sides: tuple[list[float], list[float], str], comparison: dict[str, t.Any]) -> str:
+def _turned(hosts: list[str], sides: tuple[list[float], list[float], str], comparison: Judged) -> str:
     """Say which host alone turns a verdict about both runs; empty where none does."""
-    if comparison["verdict"] == paired.INCONCLUSIVE:
+    if comparison.verdict == paired.INCONCLUSIVE:
         return ""
     half = 0.0 if len(hosts) > paired.MIN_BLOCKS else None
-    level, margin = 1 - comparison["interval_confidence"], math.log1p(comparison["margin"])
+    level, margin = 1 - comparison.interval_confidence, math.log1p(comparison.margin)
     before, after = (list(map(math.log, side)) for side in sides[:2])
     turned_by, more_hosts = leave_one_out.turned_by(
-        hosts, (before, after), comparison["verdict"], level, margin, lambda _place: half
+        hosts, (before, after), comparison.verdict, level, margin, lambda _place: half
     )
-    return wording.turned({**comparison, "turned_by": turned_by, "more_hosts": more_hosts}, len(hosts))
+    return leave_one_out.sentence(comparison.verdict, turned_by, more_hosts, len(hosts))
 
 
 def _environment(pairs: t.Sequence[Pair]) -> list[tuple[str, str, str, int]]:
@@ -189,8 +192,8 @@ def _environment(pairs: t.Sequence[Pair]) -> list[tuple[str, str, str, int]]:
     """
     counts: dict[tuple[str, str, str], int] = {}
     for before, after in pairs:
-        for name in sorted(set(before["environment"]) | set(after["environment"])):
-            old, new = (row["environment"].get(name) or "unknown" for row in (before, after))
+        for name in sorted(set(before.environment) | set(after.environment)):
+            old, new = (row.environment.get(name) or "unknown" for row in (before, after))
             if old != new:
                 counts[name, old, new] = counts.get((name, old, new), 0) + 1
     return [(*change, count) for change, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
@@ -200,6 +203,6 @@ def _conclusions(pairs: t.Sequence[Pair]) -> list[tuple[str, str, int]]:
     """Return the changed recommendations: before, after and number of hosts."""
     counts: dict[tuple[str, str], int] = {}
     for before, after in pairs:
-        if before["title"] != after["title"]:
-            counts[before["title"], after["title"]] = counts.get((before["title"], after["title"]), 0) + 1
+        if before.title != after.title:
+            counts[before.title, after.title] = counts.get((before.title, after.title), 0) + 1
     return [(*change, count) for change, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]

@@ -11,6 +11,7 @@ import typing as t
 from urllib.parse import quote
 
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import arms
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import pooled
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import (
@@ -23,7 +24,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.pag
     host as host_page,
     workloads as workloads_part,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, charts, frame, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import charts, frame, wording
 
 NAME = "index.html"
 # Rows of the table that are HTML; the browser adds the others from the page's data.
@@ -39,7 +40,9 @@ MAX_CHOICES = 12
 
 
 def render(
-    rows: t.Sequence[hardware_classes.Row], refused: t.Sequence[Refused], classes: t.Sequence[dict[str, t.Any]]
+    rows: t.Sequence[hardware_classes.Row],
+    refused: t.Sequence[Refused],
+    classes: t.Sequence[hardware_classes.HardwareClass],
 ) -> str:
     """Render the page.
 
@@ -48,12 +51,12 @@ def render(
         refused: result files that are not in the report.
         classes: of these hosts, from :func:`hardware_classes.by_class`.
     """
-    outliers = {host for group in classes for workload in group["workloads"] for host in workload["outliers"]}
+    outliers = {host for group in classes for workload in group.workloads for host in workload.outliers}
     rows = sorted(rows, key=lambda row: _attention(row, outliers))
-    counts = collections.Counter(row["title"] for row in rows)
+    counts = collections.Counter(row.title for row in rows)
     order = [*report_text.RECOMMENDATION_TITLES.values(), *sorted(counts)]
-    titles = {key: workload["title"] for row in rows for key, workload in row["workloads"].items()}
-    table = [_cells(row, list(titles)[:MAX_COLUMNS], row["host"] in outliers) for row in rows]
+    titles = {key: hardware_classes.title(workload) for row in rows for key, workload in row.workloads.items()}
+    table = [_cells(row, list(titles)[:MAX_COLUMNS], row.host in outliers) for row in rows]
     return frame.render(
         "run.html.j2",
         rows=rows,
@@ -69,7 +72,7 @@ def render(
         table=table,
         first_rows=FIRST_ROWS,
         left_out=max(0, len(titles) - MAX_COLUMNS),
-        runs=sorted({row["run"] for row in rows}),
+        runs=sorted({row.run for row in rows}),
         most_named=MAX_NAMED,
         notable=_notable(rows, classes),
         disagreeing=_disagreeing(classes),
@@ -80,10 +83,10 @@ def render(
 def _attention(row: hardware_classes.Row, outliers: t.Container[str]) -> tuple[bool, ...]:
     """Return the order of a host: not as it was before, then not completed, then unlike its class."""
     return (
-        row["restored"] is not False,
-        row["outcome"] != "failed",
-        row["outcome"] == "completed",
-        row["host"] not in outliers,
+        row.restored is not False,
+        row.outcome != "failed",
+        row.outcome == "completed",
+        row.host not in outliers,
     )
 
 
@@ -110,14 +113,14 @@ def _question(rows: t.Sequence[hardware_classes.Row]) -> str:
 
 
 def _charts(
-    rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]]
+    rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[hardware_classes.HardwareClass]
 ) -> list[tuple[str, charts.Picture]]:
     """Return a title and a chart for each subject, with SMT off against on apart from other arms of the same runs."""
     pictures = []
     for subject in hardware_classes.subjects(rows):
         members = (
-            [row for row in rows if row["subject"] == subject],
-            [group for group in classes if group["subject"] == subject],
+            [row for row in rows if row.subject == subject],
+            [group for group in classes if group.subject == subject],
         )
         kinds: list[tuple[str | None, tuple[str, str], str]] = [
             (arms.SMT_OFF, report_text.SIDES_OF_SMT, "SMT off against SMT on"),
@@ -133,7 +136,7 @@ def _charts(
 
 def _chart(
     rows: t.Sequence[hardware_classes.Row],
-    classes: t.Sequence[dict[str, t.Any]],
+    classes: t.Sequence[hardware_classes.HardwareClass],
     sides: tuple[str, str],
     side_of_smt: str | None,
 ) -> charts.Picture | None:
@@ -141,34 +144,38 @@ def _chart(
     for None, all else.
     """
 
-    def drawn(workload: dict[str, t.Any]) -> bool:
-        return (workload["effect"] if workload["of_smt"] else None) == side_of_smt
+    def side_of(workload: Comparison | hardware_classes.Workload, of_smt: bool) -> str | None:
+        return workload.effect if of_smt else None
 
-    hosts = [(row["host"], workload) for row in rows for workload in row["workloads"].values() if drawn(workload)]
+    hosts = [
+        (row.host, one) for row in rows for one in row.workloads.values() if side_of(one, one.is_of_smt) == side_of_smt
+    ]
     # With several arms a line has to say which one it is of.
-    name = "name" if len({workload["effect"] for _host, workload in hosts}) < 2 else "title"
+    named = len({one.effect for _host, one in hosts}) < 2
     if len(rows) <= MAX_HOSTS_DRAWN:
-        lines = [report_text.ratio_row(f"{host}: {workload[name]}", workload) for host, workload in hosts]
-        return host_page.forest(lines, [workload for _host, workload in hosts], sides)
-    shown = [
-        charts.Spread(
-            f"{group['hardware_class'] or 'unknown class'}: {workload[name]}",
-            f"{wording.change_and_interval(change.Change.read(workload))},"
-            f" {wording.counted(len(workload['ratios']), 'host')}",
-            workload["better"],
-            workload["ratio"],
-            workload["verdict"],
-            workload["ratios"],
-        )
-        for group in classes
-        for workload in group["workloads"]
-        if drawn(workload)
-    ][: workloads_part.MAX_ROWS_DRAWN]
+        lines = [
+            report_text.ratio_row(f"{host}: {one.title if named else hardware_classes.title(one)}", one)
+            for host, one in hosts
+        ]
+        return host_page.forest(lines, [one for _host, one in hosts], sides)
+    shown = [(group, one) for group in classes for one in group.workloads if side_of(one, one.of_smt) == side_of_smt][
+        : workloads_part.MAX_ROWS_DRAWN
+    ]
     if not shown:
         return None
-    margin = next(workload["margin"] for group in classes for workload in group["workloads"] if drawn(workload))
-    summary = "; ".join(row.said() for row in shown[:20])
-    return charts.spread(shown, margin, sides, f"Change of each host, by hardware class and workload: {summary}")
+    drawn = [
+        report_text.ratio_row(
+            f"{group.hardware_class or 'unknown class'}: {one.name if named else one.title}",
+            one,
+            f", {wording.counted(len(one.ratios), 'host')}",
+            one.ratios,
+        )
+        for group, one in shown
+    ]
+    summary = "; ".join(row.said() for row in drawn[:20])
+    return charts.spread(
+        drawn, shown[0][1].margin, sides, f"Change of each host, by hardware class and workload: {summary}"
+    )
 
 
 def _heads(titles: t.Sequence[str]) -> list[tuple[str, bool]]:
@@ -189,19 +196,19 @@ def _heads(titles: t.Sequence[str]) -> list[tuple[str, bool]]:
 
 def _cells(row: hardware_classes.Row, keys: t.Sequence[str], outlier: bool) -> list[t.Any]:
     """Return a host's row of the table: each cell a text, or a text with its sort key, class and link."""
-    restored = {True: "yes", False: "NO", None: "unknown"}[row["restored"]]
+    restored = {True: "yes", False: "NO", None: "unknown"}[row.restored]
     return [
-        [row["host"], row["host"], "", quote(row["page"])],
-        row["title"] + (" *" if _contested(row) else ""),
-        *(_change(row["workloads"].get(key)) for key in keys),
-        row["hardware_class"] or "unknown",
+        [row.host, row.host, "", quote(row.page)],
+        row.title + (" *" if _contested(row) else ""),
+        *(_change(row.workloads.get(key)) for key in keys),
+        row.hardware_class or "unknown",
         (
             "unknown"
-            if row["vulnerable"] is None
-            else [", ".join(row["vulnerable"]) or "none", len(row["vulnerable"]), "loss" if row["vulnerable"] else ""]
+            if row.vulnerable is None
+            else [", ".join(row.vulnerable) or "none", len(row.vulnerable), "loss" if row.vulnerable else ""]
         ),
-        {True: ["otherwise", "1", "inconclusive"], False: "as now", None: "unknown"}[row["reboot_required"]],
-        row["outcome"],
+        {True: ["otherwise", "1", "inconclusive"], False: "as now", None: "unknown"}[row.reboot_required],
+        row.outcome,
         [restored, restored, "loss" if restored == "NO" else ""],
         "outlier" if outlier else "",
     ]
@@ -209,57 +216,59 @@ def _cells(row: hardware_classes.Row, keys: t.Sequence[str], outlier: bool) -> l
 
 def _contested(row: hardware_classes.Row) -> bool:
     """Return whether performance chooses one side while another reason points to the other."""
-    return row["recommendation"] in (conclusion.ON, conclusion.OFF) and not row["agreed"]
+    return row.recommendation in (conclusion.ON, conclusion.OFF) and not row.agreed
 
 
-def _change(effect: dict[str, t.Any] | None) -> t.Any:
-    return "not compared" if effect is None else [wording.judged(effect), round(effect["change"], 6), effect["verdict"]]
+def _change(effect: Comparison | None) -> t.Any:
+    return "not compared" if effect is None else [effect.in_words, round(effect.change.value, 6), effect.verdict]
 
 
-def _disagreeing(classes: t.Sequence[dict[str, t.Any]]) -> list[str]:
+def _disagreeing(classes: t.Sequence[hardware_classes.HardwareClass]) -> list[str]:
     """Return a sentence for each comparison in which the hosts of a class disagree, about what it is or what it says,
     or that one host alone turns.
     """
     return [
-        f"{group['hardware_class'] or 'unknown class'}, {workload['title']}: {workload['sentence']}"
+        f"{group.hardware_class or 'unknown class'}, {title}: {sentence}"
         for group in classes
-        for workload in [
-            *group["refused"],
-            *(entry for entry in group["workloads"] if entry["verdict"] == pooled.HOSTS_DISAGREE or entry["turned_by"]),
+        for title, sentence in [
+            *((unlike.title, unlike.sentence) for unlike in group.refused),
+            *(
+                (workload.title, workload.sentence)
+                for workload in group.workloads
+                if workload.verdict == pooled.HOSTS_DISAGREE or workload.turned_by
+            ),
         ]
     ]
 
 
 def _notable(
-    rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[dict[str, t.Any]]
+    rows: t.Sequence[hardware_classes.Row], classes: t.Sequence[hardware_classes.HardwareClass]
 ) -> list[tuple[str, list[str]]]:
     """Return what needs attention, each a title and the hosts that it concerns."""
     unlike: dict[str, list[str]] = {}
     for group in classes:
-        for workload in group["workloads"]:
-            for host, ratio in workload["outliers"].items():
+        for workload in group.workloads:
+            for host, ratio in workload.outliers.items():
                 unlike.setdefault(host, []).append(
-                    f"{workload['title']} {wording.change_of_ratio(ratio, workload['better'])}, its class"
-                    f" {wording.change_of(change.Change.read(workload))}"
+                    f"{workload.title} {wording.change_of_ratio(ratio, workload.better)}, its class"
+                    f" {wording.change_of(workload.change)}"
                 )
     left = [
-        f"{row['host']}: {'; '.join(row['differences']) or 'no details were left'}"
-        for row in rows
-        if row["restored"] is False
+        f"{row.host}: {'; '.join(row.differences) or 'no details were left'}" for row in rows if row.restored is False
     ]
     return [
         (title, hosts)
         for title, hosts in (
             ("not as it was before", left),
-            ("did not complete", [row["host"] for row in rows if row["outcome"] != "completed"]),
+            ("did not complete", [row.host for row in rows if row.outcome != "completed"]),
             (
                 "left something open that neither more blocks nor more hosts tell",
-                [f"{row['host']}: {row['sentence']}" for row in rows if row["incomplete"] or row["unable"]],
+                [f"{row.host}: {row.sentence}" for row in rows if row.incomplete or row.unable],
             ),
-            ("would boot with other SMT arguments than now", [row["host"] for row in rows if row["reboot_required"]]),
+            ("would boot with other SMT arguments than now", [row.host for row in rows if row.reboot_required]),
             (
                 "share cores otherwise than the kernel says",
-                [f"{row['host']}: {row['disagreement']}" for row in rows if row["disagreement"]],
+                [f"{row.host}: {row.disagreement}" for row in rows if row.disagreement],
             ),
             (
                 "unlike the other hosts of their class",

@@ -9,20 +9,19 @@ import shlex
 import statistics as plain_statistics
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._know.siblings import cache as sibling_cache
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import placements
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms import catalogue
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import goals
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads.catalogue import BUILT_IN
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import HostResult, Sample
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import (
     comparisons as host_comparisons,
     recorded,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_arms import factors
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_loads import load_limit
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Ratio
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.pages import (
     answer as answer_part,
@@ -35,6 +34,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.pag
     MAX_SAMPLES_SHOWN,
     short,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.summary import Summary
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import charts, frame, wording
 
 MAX_CPUS_DRAWN = 256
@@ -55,29 +55,23 @@ SAMPLE_HEADS = (
 )
 
 
-def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> str:
+def render(summary: Summary, alone: bool) -> str:
     """Render the page.
 
     Args:
-        analysis: of the host.
-        summary: from :func:`build.summarise`.
+        summary: of the host.
         alone: whether there is no overview page to link to.
     """
-    result, comparisons = analysis.result, analysis.comparisons
+    analysis, result, comparisons = summary.analysis, summary.result, summary.analysis.comparisons
     several = len(result.arms) > 2
     of_smt, of_others = analysis.of_smt, analysis.of_other_arms
     within = (
         []
         if several
-        else [
-            comparison
-            for comparison in comparisons
-            if comparison["kind"] == "arm" and load_limit.is_most_load(comparison)
-        ]
+        else [comparison for comparison in comparisons if comparison.kind == "arm" and comparison.is_most_load]
     )
     of_smt, of_others = (
-        [comparison for comparison in group if several or not load_limit.is_most_load(comparison)]
-        for group in (of_smt, of_others)
+        [comparison for comparison in group if several or not comparison.is_most_load] for group in (of_smt, of_others)
     )
     main, among = (
         (arms_part.against_baseline(summary), arms_part.among_others(summary))
@@ -87,28 +81,26 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
     # With few workloads no table says more than what the curves of streams have in theirs.
     workloads = workloads_part.workloads(analysis)
     by_streams = {workload["workload"] for workload in workloads if workload["streams"]}
-    between_arms = [comparison for comparison in comparisons if comparison["kind"] == "arm"]
+    between_arms = [comparison for comparison in comparisons if comparison.kind == "arm"]
     deciding = [
-        comparison
-        for comparison in between_arms
-        if comparison["primary"]
-        and comparison not in within
-        and not (comparison["workload"] in by_streams and workloads_part.is_of_streams(comparison))
+        one
+        for one in between_arms
+        if one.primary and one not in within and not (one.workload in by_streams and workloads_part.is_of_streams(one))
     ]
     # Where the whole machine was not compared, the picture is of what the conclusion is about then.
     main = main or host_comparisons.at_widest(deciding)
     shown = set(map(id, [*main, *among])) | (
-        set() if several else {(True, comparison["placement"]) for comparison in of_smt}
+        set() if several else {(True, comparison.placement) for comparison in of_smt}
     )
     sides = report_text.SIDES_OF_SMT if of_smt and not of_others and not several else report_text.SIDES_OF_ARMS
     baseline, *candidates = (recorded.arm_title(result, name) for name in host_comparisons.in_order(result))
-    opening, rest = answer_part.opening(summary["conclusion"]["statements"])
-    further = [comparison for comparison in between_arms if not comparison["primary"]]
+    opening, rest = answer_part.opening(summary.conclusion.statements)
+    further = [comparison for comparison in between_arms if not comparison.primary]
     return frame.render(
         "host.html.j2",
         result=result,
         summary=summary,
-        conclusion=summary["conclusion"],
+        conclusion=summary.conclusion,
         opening=opening,
         rest=rest,
         alone=alone,
@@ -118,26 +110,21 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
         main_charts=(
             arms_part.forests(main)
             if several
-            else [forest([report_text.ratio_row(row["title"], row) for row in main], main, sides)]
+            else [forest([report_text.ratio_row(row.title, row) for row in main], main, sides)]
         ),
         compared=f"{'each other arm' if several else candidates[0]} against {baseline}" if candidates else None,
         several=several,
         why_not=recorded.why_not_compared(result),
         sides=sides,
-        others=[
-            comparison
-            for comparison in deciding
-            if id(comparison) not in shown
-            and (host_comparisons.is_of_smt(comparison), comparison["placement"]) not in shown
-        ],
+        others=[one for one in deciding if id(one) not in shown and (one.is_of_smt, one.placement) not in shown],
         further=further,
         further_chart=_of_further(further, several),
-        busy=" or ".join(dict.fromkeys(placements.title(comparison["placement"]) for comparison in main)),
+        busy=" or ".join(dict.fromkeys(placements.title(comparison.placement) for comparison in main)),
         question=report_text.question(summary),
         concluded=report_text.conclusion_title(summary),
         of_smt_alone=report_text.is_of_smt_alone(summary),
         exposure=arms_part.exposures(summary),
-        factors=arms_part.of_factors(factors.of_host(analysis), analysis.settings[0]),
+        factors=arms_part.of_factors(summary.factors, analysis.settings[0]),
         effects=_effects(comparisons),
         workloads=workloads,
         machine=_machine(result),
@@ -152,13 +139,13 @@ def render(analysis: HostAnalysis, summary: dict[str, t.Any], alone: bool) -> st
         samples=[
             _sample_cells(result, place, sample) for place, sample in enumerate(result.samples[:MAX_SAMPLES_SHOWN])
         ],
-        facts=json.dumps(result.facts, indent=1, sort_keys=True, ensure_ascii=False),
+        facts=json.dumps(parts.plain(result.facts), indent=1, sort_keys=True, ensure_ascii=False),
     )
 
 
 def forest(
-    rows: t.Sequence[charts.Interval],
-    comparisons: t.Sequence[dict[str, t.Any]],
+    rows: t.Sequence[charts.RatioRow],
+    comparisons: t.Sequence[Ratio],
     sides: tuple[str, str] = report_text.SIDES_OF_SMT,
 ) -> charts.Picture | None:
     """Draw the forest plot of these rows with its alternative text; None without rows."""
@@ -166,43 +153,37 @@ def forest(
     if not rows:
         return None
     summary = "; ".join(row.said() for row in rows[:20])
-    return charts.forest(rows, comparisons[0]["margin"], sides, f"Change with its interval: {summary}")
+    return charts.forest(rows, comparisons[0].margin, sides, f"Change with its interval: {summary}")
 
 
-def _of_further(further: t.Sequence[dict[str, t.Any]], several: bool) -> charts.Picture | None:
+def _of_further(further: t.Sequence[Comparison], several: bool) -> charts.Picture | None:
     """Draw the comparisons of arms by other metrics, where they are about the whole machine."""
     widest = host_comparisons.at_widest(further, every_metric=True)
     rows = [
-        report_text.ratio_row(
-            f"{comparison['title']}, {comparison['metric']}"
-            f"{', ' + comparison['candidate']['arm_title'] if several else ''}",
-            comparison,
-        )
-        for comparison in widest
+        report_text.ratio_row(f"{one.title}, {one.metric}{', ' + one.candidate.arm_title if several else ''}", one)
+        for one in widest
     ]
     return forest(rows, widest, ("worse", "better"))
 
 
-def _effects(comparisons: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+def _effects(comparisons: t.Sequence[Comparison]) -> list[dict[str, t.Any]]:
     """Return the comparisons between placements, by effect, each with its chart: of the primary metrics first."""
     groups = []
     for effect in host_comparisons.EFFECTS:
         group = sorted(
-            (comparison for comparison in comparisons if comparison["effect"] == effect),
-            key=lambda comparison: not comparison["primary"],
+            (comparison for comparison in comparisons if comparison.effect == effect),
+            key=lambda comparison: not comparison.primary,
         )
         if group:
-            several = len({(pair["candidate"]["placement"], pair["baseline"]["placement"]) for pair in group}) > 1
+            several = len({(pair.candidate.placement, pair.baseline.placement) for pair in group}) > 1
             # A metric of another direction would take the numbers from the axis; the table has it.
-            directions = {comparison["better"] for comparison in group if comparison["primary"]} or {group[0]["better"]}
+            directions = {comparison.better for comparison in group if comparison.primary} or {group[0].better}
             rows = []
-            for comparison in (
-                comparison for comparison in group if comparison["primary"] or {comparison["better"]} == directions
-            ):
+            for comparison in (one for one in group if one.primary or {one.better} == directions):
                 parts_of_label = [
-                    comparison["title"],
-                    *([] if comparison["primary"] else [comparison["metric"]]),
-                    *([placements.title(comparison["candidate"]["placement"])] if several else []),
+                    comparison.title,
+                    *([] if comparison.primary else [comparison.metric]),
+                    *([placements.title(comparison.candidate.placement)] if several else []),
                 ]
                 rows.append(report_text.ratio_row(", ".join(parts_of_label), comparison))
             groups.append(
@@ -271,10 +252,10 @@ def _sample_cells(result: HostResult, place: int, sample: Sample) -> list[t.Any]
 # The machine
 
 
-def _cores_by_node(facts: dict[str, t.Any]) -> list[tuple[str, list[tuple[int, ...]]]]:
+def _cores_by_node(facts: Facts) -> list[tuple[str, list[tuple[int, ...]]]]:
     """Group cores with their CPUs by memory node where it is known."""
-    cores = recorded.cores_of(facts)
-    nodes = {name: set(recorded.cpus_of(cpus)) for name, cpus in (facts.get("nodes") or {}).items()}
+    cores = facts.core_cpus
+    nodes = {name: set(recorded.cpus_of(cpus)) for name, cpus in facts.nodes.items()}
     by_node = [(f"node {name}", [core for core in cores if core[0] in cpus]) for name, cpus in nodes.items()]
     by_node = [(name, members) for name, members in by_node if members]
     placed = {core for _name, members in by_node for core in members}
@@ -286,22 +267,21 @@ def _machine(result: HostResult) -> dict[str, t.Any]:
     facts = result.facts
     groups = _cores_by_node(facts)
     count = sum(len(core) for _name, cores in groups for core in cores)
-    cpus = facts.get("cpus") or {}
     chart = None
     if 0 < count <= MAX_CPUS_DRAWN:
-        sockets, cores = facts.get("sockets"), sum(len(of_node) for _name, of_node in groups)
-        packages = wording.counted(sockets, "package") if isinstance(sockets, int) else "unknown packages"
+        sockets, cores = facts.sockets, sum(len(of_node) for _name, of_node in groups)
+        packages = "unknown packages" if sockets is None else wording.counted(sockets, "package")
         counts = f"{packages}, {wording.counted(cores, 'core')}, {wording.counted(count, 'CPU')}"
         chart = charts.topology(
             groups,
-            set(recorded.cpus_of(cpus.get("offline"))),
+            set(recorded.cpus_of(facts.cpus.offline)),
             f"The machine: {counts}; the table has each core",
         )
     return {
         "groups": groups,
         "chart": chart,
-        "cpus": cpus,
-        "disagreement": sibling_cache.disagreement(facts.get("measured")),
+        "cpus": facts.cpus,
+        "disagreement": facts.disagreement,
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import costs
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.of_arms.machines import Capacity
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import hardware_classes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import frame, wording
 
@@ -31,8 +32,8 @@ def render(rows: t.Sequence[hardware_classes.Row]) -> str:
     Args:
         rows: of all hosts, of one run or of several.
     """
-    runs = sorted({row["run"] for row in rows})
-    lines = [_line(row, capacity, len(runs) > 1) for row in rows for capacity in row["capacities"]]
+    runs = sorted({row.run for row in rows})
+    lines = [_line(row, capacity, len(runs) > 1) for row in rows for capacity in row.capacities]
     of_runs = [("run", False)] if len(runs) > 1 else []
     heads = [
         ("machine", False),
@@ -46,7 +47,7 @@ def render(rows: t.Sequence[hardware_classes.Row]) -> str:
     ]
     return frame.render(
         "machines.html.j2",
-        hosts=len({(row["run"], row["host"]) for row in rows}),
+        hosts=len({(row.run, row.host) for row in rows}),
         runs=runs,
         heads=[*heads, *((title, True) for title in FIGURES.values())],
         lines=lines,
@@ -55,17 +56,17 @@ def render(rows: t.Sequence[hardware_classes.Row]) -> str:
     )
 
 
-def _line(row: hardware_classes.Row, capacity: t.Mapping[str, t.Any], with_run: bool) -> list[t.Any]:
+def _line(row: hardware_classes.Row, capacity: Capacity, with_run: bool) -> list[t.Any]:
     return [
-        row["host"],
-        *([row["run"]] if with_run else []),
-        row["environment"].get("cpu_model", "unknown"),
-        _count(capacity["cores"]),
-        _count(capacity["cpus"]),
-        capacity["title"],
-        capacity["arm_title"],
-        capacity["unit"],
-        *(_figure(capacity[name]) for name in FIGURES),
+        row.host,
+        *([row.run] if with_run else []),
+        row.environment.get("cpu_model", "unknown"),
+        _count(capacity.cores),
+        _count(capacity.cpus),
+        capacity.title,
+        capacity.arm_title,
+        capacity.unit,
+        *(_figure(getattr(capacity, name)) for name in FIGURES),
     ]
 
 
@@ -80,21 +81,21 @@ def _figure(value: float | None) -> t.Any:
 
 def _best(rows: t.Sequence[hardware_classes.Row], with_run: bool) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return, for each workload, the machine and arm with the most work by each figure that several of them have."""
-    by_workload: dict[tuple[str, str], list[tuple[hardware_classes.Row, t.Mapping[str, t.Any]]]] = {}
+    by_workload: dict[tuple[str, str], list[tuple[hardware_classes.Row, Capacity]]] = {}
     for row in rows:
-        for capacity in row["capacities"]:
-            by_workload.setdefault((capacity["workload"], capacity["unit"]), []).append((row, capacity))
+        for capacity in row.capacities:
+            by_workload.setdefault((capacity.workload, capacity.unit), []).append((row, capacity))
     winners = []
     for (_name, unit), members in by_workload.items():
         firsts = []
         for name, what in FIGURES.items():
-            known = [(capacity[name], row, capacity) for row, capacity in members if capacity[name] is not None]
-            if len({(row["run"], row["host"]) for _value, row, _capacity in known}) > 1:
+            known = [(figure, row, one) for row, one in members if (figure := getattr(one, name)) is not None]
+            if len({(row.run, row.host) for _value, row, _capacity in known}) > 1:
                 value, row, capacity = max(known, key=lambda entry: entry[0])
-                where = f"{row['host']} ({row['run']})" if with_run else row["host"]
+                where = f"{row.host} ({row.run})" if with_run else row.host
                 # Money buys work, not a rate.
                 amount = (costs.rate_of(unit) or (unit,))[0] if name == "per_money" else unit
-                firsts.append((what, f"{where}, {capacity['arm_title']}: {wording.number(value)} {amount}"))
+                firsts.append((what, f"{where}, {capacity.arm_title}: {wording.number(value)} {amount}"))
         if firsts:
-            winners.append((members[0][1]["title"], firsts))
+            winners.append((members[0][1].title, firsts))
     return winners

@@ -66,16 +66,14 @@ def lines(
 
 def _of_comparisons(workload: str, comparisons: t.Sequence[host_comparisons.Comparison]) -> list[Line]:
     metric_lines = []
-    of_placements = [
-        comparison for comparison in comparisons if comparison["kind"] == "placement" and comparison["primary"]
-    ]
+    of_placements = [comparison for comparison in comparisons if comparison.kind == "placement" and comparison.primary]
     for comparison in [*of_placements, *host_comparisons.of_smt(comparisons)]:
-        is_asked = comparison["workload"] == workload and comparison["metric"] != limits.MOST_LOAD
-        is_work = comparison["aggregate"] in workload_metrics.ADDING_UP or comparison["effect"] not in YIELDS
-        if is_asked and is_work and comparison["effect"] in READS:
-            metric = smt_metrics.of_comparison(comparison["effect"], comparison)
-            at = "" if comparison.get("parameter") is None else f" at {comparison['parameter']:g}"
-            metric_lines.append((metric.name + at, _value(comparison["effect"], metric), READS[comparison["effect"]]))
+        is_asked = comparison.workload == workload and comparison.metric != limits.MOST_LOAD
+        is_work = comparison.aggregate in workload_metrics.ADDING_UP or comparison.effect not in YIELDS
+        if is_asked and is_work and comparison.effect in READS:
+            metric = smt_metrics.of_comparison(comparison.effect, comparison.aggregate, comparison)
+            at = "" if comparison.parameter is None else f" at {comparison.parameter:g}"
+            metric_lines.append((metric.name + at, _value(comparison.effect, metric), READS[comparison.effect]))
     return metric_lines
 
 

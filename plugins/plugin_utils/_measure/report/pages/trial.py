@@ -7,8 +7,9 @@ from __future__ import annotations
 import types
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import text as report_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import answer, effects, evidence, records
-from ansible_collections.threadwise.smt.plugins.plugin_utils._page import change, charts, frame, wording
+from ansible_collections.threadwise.smt.plugins.plugin_utils._page import charts, frame, wording
 
 FIRST_ROWS = 50
 # Hosts whose timeline is drawn; the table has the periods of all.
@@ -57,57 +58,42 @@ def render(
     )
 
 
-def _forests(trial: records.Trial, comparisons: t.Sequence[evidence.Comparison]) -> list[tuple[str, charts.Picture]]:
+def _forests(trial: records.Trial, comparisons: t.Sequence[effects.Comparison]) -> list[tuple[str, charts.Picture]]:
     """Return a title and a picture for each direction: the axis is that of the metrics' own change, so better is on the
     right of one picture for what should rise, and of another one for what should fall.
     """
-    known = [comparison for comparison in comparisons if comparison["ci_low"] is not None]
+    known = [comparison for comparison in comparisons if comparison.judged.ci_low is not None]
     return [
         (
             TITLES[better],
-            _forest(trial, [comparison for comparison in known if comparison["better"] == better], TITLES[better]),
+            _forest(trial, [comparison for comparison in known if comparison.metric.better == better], TITLES[better]),
         )
-        for better in dict.fromkeys(comparison["better"] for comparison in known)
+        for better in dict.fromkeys(comparison.metric.better for comparison in known)
     ]
 
 
-def _forest(trial: records.Trial, comparisons: t.Sequence[evidence.Comparison], title: str) -> charts.Picture:
+def _forest(trial: records.Trial, comparisons: t.Sequence[effects.Comparison], title: str) -> charts.Picture:
     rows = [
-        charts.Interval(
-            f"{comparison['metric']}, {trial.titles[comparison['candidate']]}",
-            wording.change_and_interval(change.Change.read(comparison)),
-            comparison["better"],
-            comparison["ratio"],
-            comparison["verdict"],
-            comparison["ci_low"],
-            comparison["ci_high"],
-        )
-        for comparison in comparisons
+        report_text.ratio_row(f"{one.metric.name}, {trial.titles[one.candidate]}", one.judged) for one in comparisons
     ]
-    named = "; ".join(f"{row.label} {effects.said(comparison)}" for row, comparison in zip(rows, comparisons))
+    named = "; ".join(f"{row.label} {comparison.judged.in_words}" for row, comparison in zip(rows, comparisons))
     return charts.forest(
         rows, trial.margin, SIDES, f"Change of each metric against {trial.titles[trial.arms[0]]}. {title}: {named}"
     )
 
 
-def _points(trial: records.Trial, comparisons: t.Sequence[evidence.Comparison]) -> charts.Picture | None:
+def _points(trial: records.Trial, comparisons: t.Sequence[effects.Comparison]) -> charts.Picture | None:
     """Draw the observations of the primary metric."""
     rows = [
-        charts.Spread(
-            trial.titles[comparison["candidate"]],
-            f"{wording.change_and_interval(change.Change.read(comparison))},"
-            f" {wording.counted(comparison['n'], 'observation')}",
-            comparison["better"],
-            comparison["ratio"],
-            comparison["verdict"],
-            comparison["points"],
+        report_text.ratio_row(
+            trial.titles[one.candidate], one.judged, f", {wording.counted(one.judged.n, 'observation')}", one.points
         )
-        for comparison in comparisons
-        if comparison["primary"]
+        for one in comparisons
+        if one.metric.is_primary
     ]
     return (
         charts.spread(
-            rows, trial.margin, SIDES, f"Change of {comparisons[0]['metric']} in each observation, one tick each"
+            rows, trial.margin, SIDES, f"Change of {comparisons[0].metric.name} in each observation, one tick each"
         )
         if rows
         else None

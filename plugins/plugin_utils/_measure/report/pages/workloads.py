@@ -60,9 +60,7 @@ def workloads(analysis: HostAnalysis) -> list[dict[str, t.Any]]:
         of_all_metrics = [level for level in analysis.levels if level.workload == name]
         levels = [level for level in of_all_metrics if level.primary]
         crossover = by_streams.get(name)
-        compared = [
-            comparison for comparison in comparisons if comparison["workload"] == name and is_of_streams(comparison)
-        ]
+        compared = [one for one in comparisons if one.workload == name and is_of_streams(one)]
         samples = analysis.samples.get(name, [])
         chart = _bars(levels, titles, measure)
         streams = _streams(samples, levels, titles, measure, compared, crossover)
@@ -189,8 +187,8 @@ def _free(placement: str) -> int | None:
 
 def is_of_streams(comparison: host_comparisons.Comparison) -> bool:
     """Return whether a comparison is that of two arms at a number of streams, by the primary metric."""
-    of_streams = comparison["kind"] == "arm" and comparison["primary"] and comparison.get("parameter") is None
-    return of_streams and _free(comparison["placement"]) is not None
+    of_streams = comparison.kind == "arm" and comparison.primary and comparison.parameter is None
+    return of_streams and _free(comparison.placement) is not None
 
 
 def _streams(
@@ -209,7 +207,7 @@ def _streams(
     ]
     if len({row.x for row in rows}) < 2:
         return []
-    changes = [_change(comparison) for comparison in compared if comparison["baseline"]["arm_title"] == titles[0]]
+    changes = [_change(comparison) for comparison in compared if comparison.baseline.arm_title == titles[0]]
     curves = [(_unit(measure), "less", rows, changes)]
     if measure.better == "higher":
         names = {level.arm: level.arm_title for level in levels}
@@ -235,8 +233,8 @@ def _streams(
 
 def _change(comparison: host_comparisons.Comparison) -> charts.Point:
     """Return a comparison at a number of streams as the change of its metric, a point of a curve."""
-    ends = comparison["change"], comparison["change_low"], comparison["change_high"]
-    return charts.Point(*_span(comparison["candidate"]["arm_title"], *ends), _free(comparison["placement"]) or 0)
+    ends = comparison.change.value, comparison.change.low, comparison.change.high
+    return charts.Point(*_span(comparison.candidate.arm_title, *ends), _free(comparison.placement) or 0)
 
 
 def _time_by_streams(samples: t.Sequence[Sample], titles: t.Mapping[str, str]) -> list[charts.Point]:

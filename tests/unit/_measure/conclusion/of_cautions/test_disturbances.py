@@ -6,7 +6,7 @@ import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion.of_cautions import disturbances, spread
-from result_maker import analysed, compared
+from result_maker import analysed
 
 QUIET = {"throttled": 0, "frequency": {"0": 2900.0}}
 
@@ -21,7 +21,7 @@ def cautions(disturbed, cpu_seconds=None, **telemetry):
             worker["cpu_seconds"] = cpu_seconds
     analysis = analysed(document)
     found = list(disturbances.cautions(analysis.result, analysis.comparisons))
-    assert set(found[:3]) <= set(conclusion.conclude(analysis)["cautions"])
+    assert set(found[:3]) <= set(conclusion.conclude(analysis).cautions)
     return found
 
 
@@ -78,19 +78,19 @@ def answers(typical, tail=(9.0, 9.0), slow=0, slowest=3.2, blocks=12):
 
 def test_a_typical_value_that_falls_while_the_mean_or_the_tail_rises():
     document = answers((1.205, 1.170), slow=2)
-    (found,) = spread.find(compared(document))
-    assert found["against"] == "mean" and found["change"] == pytest.approx(-0.028, abs=0.004)
-    assert found["against_change"] == pytest.approx(0.252, abs=0.005)
-    _of_each, caution = conclusion.conclude(analysed(document))["cautions"]
+    (found,) = spread.find(analysed(document).comparisons)
+    assert found.against == "mean" and found.change == pytest.approx(-0.028, abs=0.004)
+    assert found.against_change == pytest.approx(0.252, abs=0.005)
+    _of_each, caution = conclusion.conclude(analysed(document)).cautions
     assert "the typical latency_median falls by 2.8 %, the mean rises by 25 %." in caution
-    (found,) = spread.find(compared(answers((1.2, 1.1), tail=(3.0, 3.3))))
-    assert (found["metric"], found["against"]) == ("latency_median", "latency_p99")
-    assert found["change"] < 0 < found["against_change"] == pytest.approx(0.1, abs=0.01)
+    (found,) = spread.find(analysed(answers((1.2, 1.1), tail=(3.0, 3.3))).comparisons)
+    assert (found.metric, found.against) == ("latency_median", "latency_p99")
+    assert found.change < 0 < found.against_change == pytest.approx(0.1, abs=0.01)
 
 
 def test_what_agrees_is_not_named():
     # The tail and the mean rise with the typical value, or by less than the margin.
-    assert spread.find(compared(answers((1.1, 1.2), tail=(3.0, 3.3), slow=2))) == []
-    assert spread.find(compared(answers((1.2, 1.1), tail=(3.0, 3.01)))) == []
+    assert spread.find(analysed(answers((1.1, 1.2), tail=(3.0, 3.3), slow=2)).comparisons) == []
+    assert spread.find(analysed(answers((1.2, 1.1), tail=(3.0, 3.01))).comparisons) == []
     # One slow block leaves the typical value undecided, or the mean on its side.
-    assert spread.find(compared(answers((1.2, 1.1), slow=1, blocks=40))) == []
+    assert spread.find(analysed(answers((1.2, 1.1), slow=1, blocks=40)).comparisons) == []
