@@ -13,8 +13,10 @@ import re
 import time
 
 import pytest
+import yaml
 from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options import smt_memory, smt_memory_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._set.memory import (
     facts as memory_facts,
     overcommit_test,
@@ -52,6 +54,26 @@ def made(**changes):
 
 def strict(ratio=None, **options):
     return {"overcommit": "strict", "overcommit_ratio": ratio, **options}
+
+
+def test_each_sysctl_is_an_option_that_is_set_and_judged():
+    roles = pathlib.Path(__file__).parents[4] / "roles"
+    (_checked, task), (_count, status) = (
+        yaml.safe_load((roles / path).read_text())
+        for path in ("smt_memory/tasks/main.yml", "smt_policy/tasks/status.yml")
+    )
+    options = {sysctl.option: list(sysctl.words) for sysctl in memory_policy.SYSCTLS.values()}
+    for named, more in (
+        (smt_memory.ARGUMENTS, {"state", "protect", "margin"}),
+        (task["threadwise.smt.smt_memory"], {"state", "protect", "margin"}),
+        (smt_memory_facts.ARGUMENTS, {"sysroot", "protect", "margin"}),
+        (status["threadwise.smt.smt_status"]["variables"]["memory"], {"margin"}),
+    ):
+        assert named.keys() == {*options, *more}
+    choices = {
+        name: smt_memory.ARGUMENTS[name]["choices"] for name in options if "choices" in smt_memory.ARGUMENTS[name]
+    }
+    assert {**options, **choices} == options
 
 
 @pytest.mark.parametrize("guest", ["hugepages", "swap", "kbytes"])
