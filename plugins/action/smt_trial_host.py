@@ -23,7 +23,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.credentials im
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.options.smt_trial_host import ARGUMENTS
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot, visit
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import lineage, prometheus, server
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import (
+    MetricSource,
+    NotKnownError,
+    Server,
+    SourceError,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import (
     arm_states,
@@ -80,18 +85,17 @@ class ActionModule(HostAction):
                     settings.metrics(options["metrics"]),
                     settings.guardrails(options["guardrails"]),
                 )
-                source = self._server()
                 clock = Clock()
-                self._source = source
+                self._servers = self._connected()
                 self._readings = readings.HostReadings(
-                    self._metrics, self._limits, source, clock.wall, min(STEP_SECONDS, options["check"])
+                    self._metrics, self._limits, self._servers, clock.wall, min(STEP_SECONDS, options["check"])
                 )
                 return self._follow(clock) if options["_step"] == "follow" else self._describe()
         except HostFailedError as failure:
             return failure.answer
         except time_limits.HostLostError as error:
             return {"failed": True, "changed": False, "msg": f"{self._name}: {error}"}
-        except (settings.TrialSettingsError, server.SourceError, arm_states.ArmStateError, text.BorderError) as error:
+        except (settings.TrialSettingsError, SourceError, arm_states.ArmStateError, text.BorderError) as error:
             return {"failed": True, "changed": False, "msg": str(error)}
 
     def cleanup(self, force: bool = False) -> None:
@@ -99,16 +103,16 @@ class ActionModule(HostAction):
         with contextlib.suppress(AnsibleConnectionFailure):
             super().cleanup(force)
 
-    def _server(self) -> prometheus.Prometheus | None:
-        """Return the metrics server, None where nothing asks for one."""
-        queries = [metric.origin.query for metric in self._metrics] + [limit.origin.query for limit in self._limits]
-        if not any(queries):
-            return None
-        # None of them is an argument of the task, which Ansible shows when it cannot be templated.
-        written = self._user.around(self._vars["inventory_hostname"])
-        return prometheus.Prometheus(
-            server.access(lambda name: self._user.templated(written.get(variables.OF_TRIAL + name), written))
-        )
+    def _connected(self) -> dict[MetricSource, Server]:
+        """Return the server of each source that a metric or a guardrail has, where it has one."""
+
+        def get(name: str) -> t.Any:
+            # None of them is an argument of the task, which Ansible shows when it cannot be templated.
+            written = self._user.around(self._name)
+            return self._user.templated(written.get(variables.OF_TRIAL + name), written)
+
+        sources = dict.fromkeys(one.origin.source for one in (*self._metrics, *self._limits))
+        return {source: server for source in sources if (server := source.connect(get)) is not None}
 
     def _describe(self) -> dict[str, t.Any]:
         """Return what the host is, what its metrics say now, and why it cannot take part."""
@@ -130,13 +134,13 @@ class ActionModule(HostAction):
                 break
         # The load decides which hosts are compared with each other; a trial without one still is one.
         load = self._readings.load(self._options["traffic"] or self._metrics[0].name)
-        if load.value is None and not self._metrics[0].origin.is_on_host:
+        if load.value is None and not self._metrics[0].origin.command:
             obstacle = obstacle or f"it cannot be measured, because {load.why}"
         longest = None
         if obstacle is None:
             try:
-                longest = overlap.of_metrics(self._metrics, self._source, self._options["check"])._asdict()
-            except lineage.NotKnownError as error:
+                longest = overlap.of_metrics(self._metrics, self._servers, self._options["check"])._asdict()
+            except NotKnownError as error:
                 obstacle = f"it cannot be measured, because {error}"
         return {
             "changed": False,

@@ -8,35 +8,21 @@ What a server says of its rules may be anything: they may be made of each other 
 
 from __future__ import annotations
 
-import typing as t
-
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import prometheus, promql
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import SourceError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import (
+    ENDLESS,
+    NotKnownError,
+    Path,
+    SourceError,
+    span,
+)
 
-# Longer than any trial.
-ENDLESS: float = schema.MAX_SECONDS
 MAX_DEPTH = 30
 MAX_RULES = 500
 MAX_SELECTORS = 30
 # What Prometheus keeps for rules: no exporter is to have it in a name.
 RULE_SIGN = ":"
-
-
-class NotKnownError(Exception):
-    """How far back a query counts is not known; the message says why."""
-
-
-class Path(t.NamedTuple):
-    """How far back a query counts.
-
-    Attributes:
-        seconds: the greatest age of a sample that is a part of its value; at most ENDLESS.
-        said: what makes it so old, a clause each, from the query to the scrape.
-    """
-
-    seconds: float = 0.0
-    said: tuple[str, ...] = ()
 
 
 class Lineage:
@@ -136,13 +122,3 @@ def _ranges(made: prometheus.Rule | None, seconds: float) -> tuple[str, ...]:
         return (f"its query looks back {span(seconds)}",) if seconds else ()
     clause = f"the rule {text.line(made.name, 100)} is evaluated every {span(made.seconds)}"
     return (f"{clause} and looks back {span(seconds)}" if seconds else clause,)
-
-
-def span(seconds: float) -> str:
-    """Return a duration for people, such as ``2 min 15 s``; it is exact to a tenth of a second."""
-    if seconds >= ENDLESS:
-        return "without an end"
-    minutes, rest = divmod(round(seconds, 1), 60)
-    return " ".join(
-        filter(None, [f"{minutes:.0f} min" if minutes else "", f"{rest:.3g} s" if rest or not minutes else ""])
-    )

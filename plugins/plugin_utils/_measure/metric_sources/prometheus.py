@@ -12,7 +12,6 @@ import datetime
 import difflib
 import itertools
 import json
-import math
 import re
 import statistics
 import typing as t
@@ -20,12 +19,16 @@ import urllib.parse
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import promql
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import (
+    Asked,
+    Series,
+    SourceError,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import (
     ANSWER_SECONDS,
     MAX_BYTES,
     Access,
     Server,
-    SourceError,
 )
 
 MAX_NAMES = 3
@@ -34,8 +37,6 @@ MAX_COMPARED = 500
 MAX_NAME = 200
 # As results keep them: more is no real rate or time, and sums stay finite.
 MAX_VALUE = 1e100
-# A server gives at most 11,000 in one answer.
-MAX_POINTS = 10_000
 # Of a server of several stores, of which one is lost, a sum would be too small without a word: Thanos and
 # VictoriaMetrics fail instead. Others ignore these.
 _WHOLE = {"partial_response": "false", "deny_partial_response": "1"}
@@ -136,49 +137,6 @@ class Rule(t.NamedTuple):
         """Return whether series of this rule can be among those of a selector that names them."""
         fits = all(self.labels.get(label, value) == value for label, value in selector.equal.items())
         return fits and not any(self.labels.get(label) == value for label, value in selector.unlike.items())
-
-
-class Series(t.NamedTuple):
-    """The points of a metric.
-
-    Attributes:
-        points: (seconds since the epoch, value), in the order of time, without those that are no finite number.
-        expected: how many there should be.
-    """
-
-    points: tuple[tuple[float, float], ...]
-    expected: int
-
-
-class Asked:
-    """What a range query asks for, in milliseconds, as servers keep time.
-
-    Args:
-        begin: the first moment.
-        end: the last moment.
-        step: seconds between two points; more where there would be too many.
-
-    Attributes:
-        expected: how many points there should be.
-    """
-
-    def __init__(self, begin: datetime.datetime, end: datetime.datetime, step: float) -> None:
-        self._begin, self._end = (round(moment.timestamp() * 1000) for moment in (begin, end))
-        seconds = (self._end - self._begin) / 1000
-        self._step = round(max(step, math.ceil(seconds / MAX_POINTS)) * 1000)
-        self.expected = (self._end - self._begin) // self._step + 1
-
-    @property
-    def fields(self) -> dict[str, str]:
-        """The fields of the request."""
-        return {
-            name: f"{value / 1000:.3f}"
-            for name, value in (("start", self._begin), ("end", self._end), ("step", self._step))
-        }
-
-    def has(self, moment: float) -> bool:
-        """Return whether a moment is one of those asked for; a server may say any number."""
-        return self._begin - 1 <= moment * 1000 <= self._end + 1
 
 
 class Prometheus:

@@ -14,8 +14,8 @@ ERRORS = {"name": "errors", "query": "e"}
 
 def test_the_primary_metric_comes_first():
     p99, rate = settings.metrics([RATE, P99])
-    assert (p99.name, p99.origin, p99.origin.is_on_host) == ("p99", settings.Origin(query="p99"), False)
-    assert (rate.name, rate.origin.command, rate.origin.is_on_host) == ("rate", ("cat", "/run/rate"), True)
+    assert (p99.name, p99.origin.asked, p99.origin.command) == ("p99", "p99", [])
+    assert (rate.name, rate.origin.command) == ("rate", ["cat", "/run/rate"])
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_how_far_back_a_metric_counts_as_the_user_says_it():
 
 def test_a_guardrail():
     (one,) = settings.guardrails([{**ERRORS, "above": "0.01", "for": "30s"}])
-    assert one == settings.Limit("errors", 0.01, None, 30.0, settings.Origin(query="e"))
+    assert one == settings.Limit("errors", 0.01, None, 30.0, settings.Origin(one.origin.source, "e"))
 
 
 def test_guardrails_that_are_not_valid():
