@@ -106,7 +106,7 @@ class MetricSource:
     Attributes:
         key: the setting of a metric that names it.
         settings: all settings of it, that one first.
-        about: what they are, for the documentation.
+        about: what their values are, for the documentation.
     """
 
     key: t.ClassVar[str]

@@ -27,7 +27,7 @@ class Command(MetricSource):
     """What a command prints; it is asked for by its argv."""
 
     key, settings = "command", ("command",)
-    about = "C(command) (a list of arguments, run on the host, that prints a number)"
+    about = "a list of arguments, run on the host at each check, that prints a number"
 
     def asked(self, entry: t.Mapping[str, t.Any]) -> tuple[str, ...]:
         """Return the argv."""
@@ -58,10 +58,7 @@ class File(MetricSource):
     """
 
     key, settings = "file", ("file", "sample")
-    about = (
-        "C(file) and C(sample) (a file on the host in the text format of Prometheus, and the name of one of its samples"
-        " with its labels)"
-    )
+    about = "a file on the host in the text format of Prometheus, and the name of one of its samples with its labels"
 
     def asked(self, entry: t.Mapping[str, t.Any]) -> tuple[str, str]:
         """Return file and sample."""

@@ -27,7 +27,7 @@ class Query(MetricSource):
     """A query to the Prometheus server."""
 
     key, settings = "query", ("query",)
-    about = "C(query) (PromQL, one number for this host)"
+    about = "PromQL, one number for this host"
 
     def connect(self, get: t.Callable[[str], t.Any]) -> QueryServer:
         """Return the server."""
