@@ -102,11 +102,11 @@ class SystemdBoot(text_files.TextFiles):
             texts.append((path, transaction.read_exact(self._fs, path) or ""))
         return texts
 
-    def _arguments(self, path: str, text: str) -> "list[str]":
+    def _arguments(self, path: str, text: str) -> "list[list[str]]":
         if path == boot_entries.KERNEL_CMDLINE:
-            return boot_entries.cmdline_arguments(text)
+            return [boot_entries.cmdline_arguments(text)]
         lines = [_Line.read(line) for line in boot_entries.LINE_END.split(text)]
-        return boot_arguments.split_arguments(" ".join(line.options for line in lines if line.options is not None))
+        return [boot_arguments.split_arguments(" ".join(line.options for line in lines if line.options is not None))]
 
     def _rewritten(self, path: str, text: str, desired: boot_arguments.DesiredArguments) -> str:
         if path == boot_entries.KERNEL_CMDLINE:

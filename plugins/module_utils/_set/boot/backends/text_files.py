@@ -19,8 +19,8 @@ class TextFiles(backend_base.Backend):
         """Return path, below the sysroot, and text of each file that has arguments."""
         raise NotImplementedError
 
-    def _arguments(self, path: str, text: str) -> "list[str]":
-        """Return the arguments in a text."""
+    def _arguments(self, path: str, text: str) -> "list[list[str]]":
+        """Return the arguments of each entry in a text."""
         raise NotImplementedError
 
     def _rewritten(self, path: str, text: str, desired: boot_arguments.DesiredArguments) -> str:
@@ -31,35 +31,37 @@ class TextFiles(backend_base.Backend):
 
     def to_remove(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.FoundArgument]":
         """Return the arguments to remove from the files."""
-        places = [(self._fs.path(path), self._arguments(path, text)) for path, text in self._texts()]
-        return backend_base.found(places, desired)
+        texts = [(self._fs.path(path), self._arguments(path, text)) for path, text in self._texts()]
+        return backend_base.found([(where, one) for where, of_entries in texts for one in of_entries], desired)
 
     def pending(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.TextChange]":
         """Return the changes; see `base.Backend`."""
         self.entries()
-        texts = self._texts()
-        changes = [
-            TextChange(self._fs.path(path), text, self._rewritten(path, text, desired))
-            for path, text in texts
-            if boot_arguments.differences(self._arguments(path, text), desired)
-        ]
-        return changes + transaction.leftovers(self._fs, [path for path, dummy in texts])
+        changes = [TextChange(self._fs.path(path), *texts) for path, *texts in self._changes(desired)]
+        return changes + transaction.leftovers(self._fs, [path for path, dummy in self._texts()])
 
     def apply(self, desired: boot_arguments.DesiredArguments) -> None:
         """Make the changes.
 
         A run that is killed leaves some files changed and others not: each entry boots, and the next run continues.
         """
-        texts = self._texts()
+        changes = self._changes(desired)
         with transaction.Undo(self._fs) as undo:
-            for path, dummy in texts:
+            for path, dummy in self._texts():
                 undo.back_up(path)
-            for path, text in texts:
-                if boot_arguments.differences(self._arguments(path, text), desired):
-                    transaction.replace(self._fs, path, self._rewritten(path, text, desired))
+            for path, dummy, text in changes:
+                transaction.replace(self._fs, path, text)
             differences = backend_base.entry_differences(self.entries(), desired)
             if differences:
                 raise BootLoaderError(f"The entries would have wrong arguments: {differences}")
+
+    def _changes(self, desired: boot_arguments.DesiredArguments) -> "list[tuple[str, str, str]]":
+        """Return path, text and new text of each file in which an entry has other arguments than the desired ones."""
+        return [
+            (path, text, self._rewritten(path, text, desired))
+            for path, text in self._texts()
+            if any(boot_arguments.differences(one, desired) for one in self._arguments(path, text))
+        ]
 
     def texts(self) -> "dict[str, str | None]":
         """Return the texts; see `base.Backend`."""
