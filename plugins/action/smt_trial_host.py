@@ -23,12 +23,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.credentials im
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.options.smt_trial_host import ARGUMENTS
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot, visit
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import (
-    MetricSource,
-    NotKnownError,
-    Server,
-    SourceError,
-)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import base, server
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import (
     arm_states,
@@ -95,7 +90,7 @@ class ActionModule(HostAction):
             return failure.answer
         except time_limits.HostLostError as error:
             return {"failed": True, "changed": False, "msg": f"{self._name}: {error}"}
-        except (settings.TrialSettingsError, SourceError, arm_states.ArmStateError, text.BorderError) as error:
+        except (settings.TrialSettingsError, server.SourceError, arm_states.ArmStateError, text.BorderError) as error:
             return {"failed": True, "changed": False, "msg": str(error)}
 
     def cleanup(self, force: bool = False) -> None:
@@ -103,7 +98,7 @@ class ActionModule(HostAction):
         with contextlib.suppress(AnsibleConnectionFailure):
             super().cleanup(force)
 
-    def _connected(self) -> dict[MetricSource, Server]:
+    def _connected(self) -> dict[base.MetricSource, base.Server]:
         """Return the server of each source that a metric or a guardrail has, where it has one."""
 
         def get(name: str) -> t.Any:
@@ -112,7 +107,8 @@ class ActionModule(HostAction):
             return self._user.templated(written.get(variables.OF_TRIAL + name), written)
 
         sources = dict.fromkeys(one.origin.source for one in (*self._metrics, *self._limits))
-        return {source: server for source in sources if (server := source.connect(get)) is not None}
+        connected = {source: source.connect(get) for source in sources}
+        return {source: one for source, one in connected.items() if one is not None}
 
     def _describe(self) -> dict[str, t.Any]:
         """Return what the host is, what its metrics say now, and why it cannot take part."""
@@ -140,7 +136,7 @@ class ActionModule(HostAction):
         if obstacle is None:
             try:
                 longest = overlap.of_metrics(self._metrics, self._servers, self._options["check"])._asdict()
-            except NotKnownError as error:
+            except base.NotKnownError as error:
                 obstacle = f"it cannot be measured, because {error}"
         return {
             "changed": False,

@@ -30,9 +30,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.sources.base 
     Word,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import prometheus, server
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import (
-    SourceError as ServerError,
-)
 
 # A host that pulls each hour, at a minute that differs by fifteen, may miss one pull.
 MAX_AGE_HOURS = 3.0
@@ -253,7 +250,7 @@ def _heard(asked: Asked, source: prometheus.Prometheus, hours: float) -> Heard:
     """Ask the server; what is older than hosts may be only where some host is missing.
 
     Raises:
-        ServerError: it does not answer as it should.
+        server.SourceError: it does not answer as it should.
     """
     options = asked.options
     which = Names(
@@ -282,7 +279,7 @@ def _read(asked: Asked) -> ComplianceAnswer:
     try:
         source = prometheus.Prometheus(server.access(asked.secret, variables.OF_COMPLIANCE), SECONDS, MAX_BYTES)
         heard = _heard(asked, source, hours)
-    except ServerError as error:
+    except server.SourceError as error:
         raise SourceError(str(error)) from None
     if not heard.words:
         raise SourceError(

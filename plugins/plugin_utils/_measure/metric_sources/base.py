@@ -21,10 +21,6 @@ ENDLESS: float = schema.MAX_SECONDS
 MAX_POINTS = 10_000
 
 
-class SourceError(Exception):
-    """A source gives no number; the message says which, why and what to do, without credentials."""
-
-
 class NotKnownError(Exception):
     """How far back a query counts is not known; the message says why."""
 
@@ -133,8 +129,8 @@ class MetricSource:
         return None
 
     def title(self, asked: t.Any) -> str:
-        """Return what is read, for a sentence."""
-        return str(asked)
+        """Return what is read on the host, for a sentence."""
+        return " ".join(asked)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,15 +8,20 @@ What a server says of its rules may be anything: they may be made of each other 
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import prometheus, promql
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import promql
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import (
     ENDLESS,
     NotKnownError,
     Path,
-    SourceError,
     span,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import SourceError
+
+if t.TYPE_CHECKING:
+    from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import prometheus
 
 MAX_DEPTH = 30
 MAX_RULES = 500

@@ -13,10 +13,8 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import (
-    MetricSource,
-    SourceError,
-)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import MetricSource
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import SourceError
 
 MAX_VALUE = 1e100
 _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{(.*)\})?\s+(\S+)(?:\s+-?[0-9]+)?")
@@ -46,10 +44,6 @@ class Command(MetricSource):
         """Return the number, None where anything else was printed."""
         words = printed.split()
         return _number(words[0]) if len(words) == 1 else None
-
-    def title(self, asked: tuple[str, ...]) -> str:
-        """Return the command."""
-        return " ".join(asked)
 
 
 class File(MetricSource):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import difflib
+import functools
 import itertools
 import json
 import re
@@ -18,17 +19,20 @@ import typing as t
 import urllib.parse
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import promql
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import lineage, promql
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import (
     Asked,
+    MetricSource,
+    Path,
     Series,
-    SourceError,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import (
     ANSWER_SECONDS,
     MAX_BYTES,
     Access,
     Server,
+    SourceError,
+    access as access_of,
 )
 
 MAX_NAMES = 3
@@ -260,6 +264,14 @@ class Prometheus:
         build = self._asked("status/buildinfo", {}, checker=_BUILD)
         return "revision" in build and "application" not in build
 
+    @functools.cached_property
+    def _lineage(self) -> lineage.Lineage:
+        return lineage.Lineage(self)
+
+    def looks_back(self, query: str, declared: float | None) -> Path:
+        """Return how far back a query counts; see `base.Server`."""
+        return self._lineage.looks_back(query, declared)
+
     def names(self, selector: promql.Selector) -> list[str]:
         """Return the names of the series that a selector has now.
 
@@ -443,3 +455,17 @@ def _nearest(value: str, known: t.Sequence[str]) -> list[str]:
 
 def _readable(query: str) -> str:
     return text.line(query, 200)
+
+
+class Query(MetricSource):
+    """A query to the Prometheus server."""
+
+    key, settings = "query", ("query",)
+    about = "PromQL, one number for this host"
+
+    def connect(self, get: t.Callable[[str], t.Any]) -> Prometheus:
+        """Return the server."""
+        return Prometheus(access_of(get))
+
+
+SOURCES = (Query(),)

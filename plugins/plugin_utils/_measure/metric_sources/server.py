@@ -29,7 +29,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.credentials import variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.credentials.secret import Secret, SecretError, read
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import SourceError
 
 # Of the body of an answer, and of each wait for a part of it.
 ANSWER_SECONDS = 15.0
@@ -44,6 +43,10 @@ _VISIBLE = frozenset(map(chr, range(0x21, 0x7F)))
 
 # Ansible's own function has no type hints.
 _OPEN: t.Callable[..., t.Any] = open_url
+
+
+class SourceError(Exception):
+    """A source gives no number; the message says which, why and what to do, without credentials."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,15 +10,9 @@ import math
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import on_host
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import (
-    Asked,
-    MetricSource,
-    Origin,
-    Series,
-    Server,
-    SourceError,
-)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import base, on_host
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import Origin, Series
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import SourceError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import guardrails
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import host_check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run.settings import Limit, Metric
@@ -55,7 +49,7 @@ class HostReadings:
         self,
         metrics: t.Sequence[Metric],
         limits: t.Sequence[Limit],
-        servers: t.Mapping[MetricSource, Server],
+        servers: t.Mapping[base.MetricSource, base.Server],
         wall: t.Callable[[], datetime.datetime],
         step: float,
     ) -> None:
@@ -173,7 +167,7 @@ class HostReadings:
             server = self._servers[metric.origin.source]
             return server.over(metric.origin.asked, begin, end, self._step), ""
         except SourceError as error:
-            return Series((), Asked(begin, end, self._step).expected), str(error)
+            return Series((), base.Asked(begin, end, self._step).expected), str(error)
 
     @contextlib.contextmanager
     def _in_time(self) -> t.Iterator[None]:

@@ -11,8 +11,9 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.options.smt_trial_design import RANGES
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import Origin, SourceError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import Origin
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.registry import sources
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import SourceError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import records
 
 # No duration is longer than the longest period.
