@@ -204,8 +204,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._set.memory import 
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._set.memory.errors import MemoryPolicyError
 
-POLICY = [sysctl.option for sysctl in memory_policy.SYSCTLS.values()]
-
 
 def main() -> None:
     """Read the memory facts."""
@@ -221,9 +219,8 @@ def main() -> None:
                 " and sysroot"
             )
         )
-    options = None
-    if any(module.params[name] is not None for name in POLICY):
-        options = {name: module.params[name] for name in (*POLICY, "margin")}
+    names = [sysctl.option for sysctl in memory_policy.SYSCTLS.values()]
+    options = module.params if any(module.params[name] is not None for name in names) else None
     fs = host_files.HostFs(sysroot)
     try:
         facts = memory_facts.gather(fs, options)

@@ -19,21 +19,13 @@ import typing as t
 import urllib.parse
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, schema, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import lineage, promql
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import (
-    Asked,
-    MetricSource,
-    Path,
-    Series,
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import (
+    base,
+    lineage,
+    promql,
+    server,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import (
-    ANSWER_SECONDS,
-    MAX_BYTES,
-    Access,
-    Server,
-    SourceError,
-    access as access_of,
-)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import SourceError
 
 MAX_NAMES = 3
 # Of the names that a server has, so many are compared with one that it does not know, and no longer ones.
@@ -83,10 +75,6 @@ class _Vector(_Series, frozen=True):
 
 class _Matrix(_Series, frozen=True):
     values: t.Annotated[list[_Sample], parts.at_most(11_000)]
-
-
-class _Moments(_Sent, frozen=True):
-    seconds: t.Annotated[list[float], parts.at_most(11_000)]
 
 
 _One = t.TypeVar("_One", bound=_Series)
@@ -148,8 +136,10 @@ class Prometheus:
         most: bytes of an answer.
     """
 
-    def __init__(self, access: Access, seconds: float = ANSWER_SECONDS, most: int = MAX_BYTES) -> None:
-        self._server = Server(access, seconds, most)
+    def __init__(
+        self, access: server.Access, seconds: float = server.ANSWER_SECONDS, most: int = server.MAX_BYTES
+    ) -> None:
+        self._server = server.Server(access, seconds, most)
 
     def at_most(self, seconds: float) -> contextlib.AbstractContextManager[None]:
         """Limit the time of all queries within a block together."""
@@ -199,7 +189,7 @@ class Prometheus:
                 if (value := _number(series.value[1])) is not None
             ]
 
-    def over(self, query: str, begin: datetime.datetime, end: datetime.datetime, step: float) -> Series:
+    def over(self, query: str, begin: datetime.datetime, end: datetime.datetime, step: float) -> base.Series:
         """Return the points of a query between two moments.
 
         Args:
@@ -211,7 +201,7 @@ class Prometheus:
         Raises:
             SourceError: there is no series, or the server does not answer.
         """
-        asked = Asked(begin, end, step)
+        asked = base.Asked(begin, end, step)
         with self._server.border():
             data = self._asked("query_range", {"query": query, **asked.fields}, _Data)
             values = self._single(query, data, "matrix", _Matrix).values
@@ -221,7 +211,7 @@ class Prometheus:
                 for moment, value in values
                 if asked.has(moment) and (number := _number(value)) is not None
             }
-            return Series(tuple(sorted(points.items())), asked.expected)
+            return base.Series(tuple(sorted(points.items())), asked.expected)
 
     def rules(self) -> dict[str, tuple[Rule, ...]]:
         """Return the recording rules of the server, by the names of their series.
@@ -260,7 +250,7 @@ class Prometheus:
     def _lineage(self) -> lineage.Lineage:
         return lineage.Lineage(self)
 
-    def looks_back(self, query: str, declared: float | None) -> Path:
+    def looks_back(self, query: str, declared: float | None) -> base.Path:
         """Return how far back a query counts; see `base.Server`."""
         return self._lineage.looks_back(query, declared)
 
@@ -306,7 +296,8 @@ class Prometheus:
             samples = (
                 [*(series.get("values") or ()), *(series.get("histograms") or ())] if isinstance(series, dict) else []
             )
-            moments = sorted(set(self._made({"seconds": [moment for moment, *_value in samples]}, _Moments).seconds))
+            made = self._made({"metric": {}, "values": [(moment, "") for moment, *_value in samples]}, _Matrix)
+            moments = sorted({moment for moment, _none in made.values})
             gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
         if not gaps:
             raise self._server.error(
@@ -443,7 +434,7 @@ def _readable(query: str) -> str:
     return text.line(query, 200)
 
 
-class Query(MetricSource):
+class Query(base.MetricSource):
     """A query to the Prometheus server."""
 
     key, settings = "query", ("query",)
@@ -451,7 +442,7 @@ class Query(MetricSource):
 
     def connect(self, get: t.Callable[[str], t.Any]) -> Prometheus:
         """Return the server."""
-        return Prometheus(access_of(get))
+        return Prometheus(server.access(get))
 
 
 SOURCES = (Query(),)
