@@ -106,27 +106,6 @@ _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _MATCHER = re.compile(r"([a-zA-Z_][a-zA-Z0-9_]*)\s*=~?\s*\"((?:[^\"\\]|\\.)*)\"")
 
 
-class Rule(t.NamedTuple):
-    """A recording rule.
-
-    Attributes:
-        name: of the series that it makes.
-        query: what it makes them from.
-        labels: those that it gives them.
-        seconds: between two evaluations.
-    """
-
-    name: str
-    query: str
-    labels: t.Mapping[str, str]
-    seconds: float
-
-    def can_make(self, selector: promql.Selector) -> bool:
-        """Return whether series of this rule can be among those of a selector that names them."""
-        fits = all(self.labels.get(label, value) == value for label, value in selector.equal.items())
-        return fits and not any(self.labels.get(label) == value for label, value in selector.unlike.items())
-
-
 class Prometheus:
     """A server.
 
@@ -213,7 +192,7 @@ class Prometheus:
             }
             return base.Series(tuple(sorted(points.items())), asked.expected)
 
-    def rules(self) -> dict[str, tuple[Rule, ...]]:
+    def rules(self) -> dict[str, tuple[lineage.Rule, ...]]:
         """Return the recording rules of the server, by the names of their series.
 
         Raises:
@@ -223,7 +202,7 @@ class Prometheus:
             data = self._asked("rules", {"type": "record"}, _Rules)
             if data.group_next_token:
                 raise self._server.error(" shows only a part of its rules")
-            rules: dict[str, tuple[Rule, ...]] = {}
+            rules: dict[str, tuple[lineage.Rule, ...]] = {}
             for group in data.groups:
                 # Not every server leaves out alerts when it is asked to.
                 recording = [
@@ -233,7 +212,7 @@ class Prometheus:
                 ]
                 for entry in recording:
                     seconds, sent = self._made(group, _Group).interval, self._made(entry, _Rule)
-                    rule = Rule(sent.name, sent.query, sent.labels or {}, seconds)
+                    rule = lineage.Rule(sent.name, sent.query, sent.labels or {}, seconds)
                     rules[rule.name] = (*rules.get(rule.name, ()), rule)
             if not data.groups and not self._is_prometheus():
                 raise self._server.error(" shows no rules, and only Prometheus itself is known to have none then")

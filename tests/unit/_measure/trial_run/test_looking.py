@@ -13,7 +13,7 @@ import re
 
 import prometheus_server
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import prometheus
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import base, prometheus
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import SourceError, access
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import (
@@ -180,8 +180,9 @@ def test_a_host_that_wrote_nothing_is_not_waited_for_without_end_and_counts_agai
     assert "web0" not in late._over(looking.known(files, trial))
 
 
-ERRORS = settings.Limit("errors", 0.01, None, 30.0, settings.Origin(query="e"))
-IDLE = settings.Limit("idle", None, 5.0, 0.0, settings.Origin(query="i"))
+ERRORS, IDLE = settings.guardrails(
+    [{"name": "errors", "query": "e", "above": 0.01, "for": 30}, {"name": "idle", "query": "i", "below": 5}]
+)
 
 
 def announced(trial, *guardrails):
@@ -231,13 +232,14 @@ class Server:
 
     def over(self, query, begin, end, step):
         value, at = self.instant(query), begin.timestamp()
-        return prometheus.Series(tuple((at + step * number, value + number) for number in range(self.points)), 5)
+        return base.Series(tuple((at + step * number, value + number) for number in range(self.points)), 5)
 
 
 def of(metrics, guardrails=(), server=None):
     """The readings of a host, and a clock of a check each ten seconds: (readings, check)."""
     clock = [0.0]
-    given = settings.metrics(list(metrics)), settings.guardrails(list(guardrails)), server
+    given = settings.metrics(list(metrics)), settings.guardrails(list(guardrails))
+    given += ({} if server is None else dict.fromkeys(prometheus.SOURCES, server),)
     found = readings.HostReadings(*given, lambda: START + datetime.timedelta(seconds=clock[0]), 15.0)
 
     def check(*printed):

@@ -4,7 +4,7 @@
 
 import prometheus_server
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import lineage, prometheus, server
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import lineage, prometheus
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import arm_states, overlap, settings
 
 P99 = {"name": "p99", "query": "p99", "better": "lower", "primary": True}
@@ -98,8 +98,8 @@ RULES = [{"name": "x", "interval": "2s", "rules": [{"record": "job:rate:2m", "ex
 
 
 def longest(given, url=None):
-    source = None if url is None else prometheus.Prometheus(server.access({"url": url}.get))
-    return overlap.of_metrics(settings.metrics(given), source, 10)
+    servers = {} if url is None else {one: one.connect({"url": url}.get) for one in prometheus.SOURCES}
+    return overlap.of_metrics(settings.metrics(given), servers, 10)
 
 
 def test_the_metric_of_a_real_server_that_counts_most_is_the_one_of_a_trial(tmp_path):
