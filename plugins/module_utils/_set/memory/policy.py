@@ -113,8 +113,8 @@ Settings = t.Dict[str, int]
 HostSettings = t.Mapping[str, t.Optional[int]]
 
 
-class Meminfo(TypedDict):
-    """Values of /proc/meminfo, in bytes; None where the kernel does not report them.
+class Memory(t.NamedTuple):
+    """The memory of a host: values of /proc/meminfo, in bytes; None where the kernel does not report them.
 
     Attributes:
         total: MemTotal.
@@ -124,25 +124,17 @@ class Meminfo(TypedDict):
         hugepage: default size of a huge page (Hugepagesize).
         committed: memory that the kernel has promised to all processes (Committed_AS).
         commit_limit: the most that a strict policy would promise (CommitLimit).
-    """
-
-    total: "int | None"
-    available: "int | None"
-    swap: "int | None"
-    hugetlb: "int | None"
-    hugepage: "int | None"
-    committed: "int | None"
-    commit_limit: "int | None"
-
-
-class Memory(Meminfo):
-    """The memory of a host, in bytes.
-
-    Attributes:
         admin_reserve: what the kernel reserves for root (vm.admin_reserve_kbytes), or None.
     """
 
-    admin_reserve: "int | None"
+    total: "t.Optional[int]" = None
+    available: "t.Optional[int]" = None
+    swap: "t.Optional[int]" = None
+    hugetlb: "t.Optional[int]" = None
+    hugepage: "t.Optional[int]" = None
+    committed: "t.Optional[int]" = None
+    commit_limit: "t.Optional[int]" = None
+    admin_reserve: "t.Optional[int]" = None
 
 
 class Headroom(TypedDict):
@@ -277,10 +269,10 @@ def in_force(memory: Memory, present: HostSettings, values: HostSettings, page: 
 
 def memory_with(memory: Memory, present: HostSettings, wanted: "Mapping[str, int]") -> Memory:
     """Return the memory of a host as it would be with the wanted number of huge pages (of the default size)."""
-    hugetlb, hugepage, pages = memory["hugetlb"], memory["hugepage"], present.get(HUGEPAGES)
+    hugetlb, hugepage, pages = memory.hugetlb, memory.hugepage, present.get(HUGEPAGES)
     if HUGEPAGES not in wanted or hugetlb is None or hugepage is None or pages is None:
         return memory
-    return {**memory, "hugetlb": hugetlb + (wanted[HUGEPAGES] - pages) * hugepage}
+    return memory._replace(hugetlb=hugetlb + (wanted[HUGEPAGES] - pages) * hugepage)
 
 
 def commit_limit(memory: Memory, values: HostSettings, page: int = 4096) -> "int | None":
@@ -296,7 +288,7 @@ def commit_limit(memory: Memory, values: HostSettings, page: int = 4096) -> "int
     Returns:
         Bytes, or None when one of the values is not known.
     """
-    total, hugetlb, swap = memory["total"], memory["hugetlb"], memory["swap"]
+    total, hugetlb, swap = memory.total, memory.hugetlb, memory.swap
     ratio, kbytes = values.get(RATIO), values.get(KBYTES)
     if total is None or hugetlb is None or swap is None or ratio is None or kbytes is None:
         return None
@@ -313,16 +305,16 @@ def headroom(memory: Memory, values: HostSettings, page: int = 4096) -> Headroom
         page: bytes per page.
     """
     unknown: Headroom = {"bytes": None, "unprivileged_bytes": None, "largest_request_bytes": None}
-    policy, total, swap = SYSCTLS[OVERCOMMIT].said(values.get(OVERCOMMIT)), memory["total"], memory["swap"]
+    policy, total, swap = SYSCTLS[OVERCOMMIT].said(values.get(OVERCOMMIT)), memory.total, memory.swap
     if policy == HEURISTIC and total is not None and swap is not None:
         return {**unknown, "largest_request_bytes": total + swap}
-    limit, committed = commit_limit(memory, values, page), memory["committed"]
+    limit, committed = commit_limit(memory, values, page), memory.committed
     if policy != STRICT or limit is None or committed is None:
         return unknown
     left = limit - committed
     return {
         "bytes": left,
-        "unprivileged_bytes": left - (memory["admin_reserve"] or 0),
+        "unprivileged_bytes": left - (memory.admin_reserve or 0),
         "largest_request_bytes": max(left, 0),
     }
 
@@ -381,7 +373,7 @@ def _hugepages_refusal(
     number = wanted.get(HUGEPAGES)
     if not number:
         return None
-    hugepage, available, now = memory["hugepage"], memory["available"], present.get(HUGEPAGES)
+    hugepage, available, now = memory.hugepage, memory.available, present.get(HUGEPAGES)
     if hugepage is None or available is None or now is None:
         return (
             f"this kernel does not report huge pages, so it is unknown whether {number} of them would fit: leave"
@@ -401,7 +393,7 @@ def _strict_refusal(
     if after.get(OVERCOMMIT) != STRICT_NUMBER or not wanted:
         return None
     later = memory_with(memory, present, wanted)
-    limit, committed = commit_limit(later, after, page), memory["committed"]
+    limit, committed = commit_limit(later, after, page), memory.committed
     if limit is None or committed is None:
         return (
             "/proc/meminfo does not report what a strict policy would allow on this host or what is already committed: "
@@ -409,7 +401,7 @@ def _strict_refusal(
         )
     if present.get(OVERCOMMIT) == STRICT_NUMBER and limit >= (commit_limit(memory, present, page) or 0):
         return None
-    reserve = memory["admin_reserve"] or 0
+    reserve = memory.admin_reserve or 0
     required = required_limit(committed, reserve, margin)
     if limit >= required:
         return None
@@ -424,10 +416,10 @@ def _strict_refusal(
 
 def _advice(memory: Memory, values: HostSettings, required: int, page: int) -> str:
     """Return which setting would make the limit large enough, for a memory whose limit is known."""
-    amount = max(required - (memory["swap"] or 0), 1)
+    amount = max(required - (memory.swap or 0), 1)
     if values.get(KBYTES):
         return f"raise the kbytes to {_divide_up(amount, page) * page // KIB} or more"
-    pages = ((memory["total"] or 0) - (memory["hugetlb"] or 0)) // page
+    pages = ((memory.total or 0) - (memory.hugetlb or 0)) // page
     if pages <= 0:
         return "huge pages leave no memory for anything else: set fewer of them"
     return f"raise the ratio to {_divide_up(_divide_up(amount, page) * 100, pages)} or more"

@@ -41,15 +41,10 @@ def recorded(name):
     text = (RECORDED / (name + ".txt")).read_text()
     sysctls = {key: int(value) for key, value in re.findall(r"^(vm\.\w+) = (\d+)$", text, re.MULTILINE)}
     reserve = sysctls.pop("vm.admin_reserve_kbytes") * 1024
-    return dict(memory_facts.parse_meminfo(text), admin_reserve=reserve), dict(DEFAULTS, **sysctls)
+    return memory_facts.parse_meminfo(text, reserve), dict(DEFAULTS, **sysctls)
 
 
-MADE = {"total": 8 * GIB, "available": 6 * GIB, "swap": 0, "hugetlb": 0, "hugepage": 2 * MIB}
-MADE |= {"committed": GIB, "commit_limit": None, "admin_reserve": 8 * MIB}
-
-
-def made(**changes):
-    return {**MADE, **changes}
+made = memory_policy.Memory(8 * GIB, 6 * GIB, 0, 0, 2 * MIB, GIB, None, 8 * MIB)._replace
 
 
 def strict(ratio=None, **options):
@@ -79,7 +74,7 @@ def test_each_sysctl_is_an_option_that_is_set_and_judged():
 @pytest.mark.parametrize("guest", ["hugepages", "swap", "kbytes"])
 def test_commit_limit_is_the_kernels(guest):
     memory, present = recorded(guest)
-    assert memory_policy.commit_limit(memory, present) == memory["commit_limit"]
+    assert memory_policy.commit_limit(memory, present) == memory.commit_limit
 
 
 def headroom(memory, present):
