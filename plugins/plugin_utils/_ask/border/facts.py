@@ -17,7 +17,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._know.siblings impo
     source as sibling_source,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._know.topology.topology import Topology
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.parts import (
     UNSET,
     CpuList,
@@ -316,7 +316,6 @@ class Facts(Part, frozen=True, kw_only=True, dict=True, gc=True):
 
 
 SMT = {key: value for key, value in parts.schema_of(Facts).items() if key != "description"}
-_CHECKER = schema.Checker(SMT)
 
 
 def made(data: t.Any) -> Facts:
@@ -325,11 +324,7 @@ def made(data: t.Any) -> Facts:
     Raises:
         BorderError: not valid; the message names the place of the first error.
     """
-    try:
-        facts = parts.converted(data, Facts)
-    except BorderError:
-        _CHECKER.check(data)
-        raise
+    facts = parts.converted(data, Facts)
     check(facts)
     return facts
 

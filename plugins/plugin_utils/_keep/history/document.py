@@ -9,20 +9,21 @@ import datetime
 import statistics
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.parts import Moment, Text, about, at_least
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history.checks import Drift, History
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history.effects import Effect, Key
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import series
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled.series import (
-    CHANGED,
     HOLDS,
     NOT_DECIDED,
     Turn,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import charts, frame, wording
 
-SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/history", 1
+SCHEMA_NAME: t.Final = "threadwise.smt/history"
+SCHEMA_VERSION: t.Final = 1
 # Drifts that a page lists; a document has all.
 MAX_DRIFTS = 500
 # Points of a picture.
@@ -35,93 +36,91 @@ NOT_AS_WANTED = {
 SIDES = ("better with SMT on", "better with SMT off")
 _DAY = datetime.timedelta(days=1)
 _HOUR = datetime.timedelta(hours=1)
+Latest = t.Literal["holds", "changed", "not decided"]
 
-_TEXT = schema.text()
-_NUMBER: schema.Schema = {"type": "number"}
-_MOMENT_OR_NULL = schema.or_null(schema.MOMENT)
+
+class DriftOfHost(parts.Part, frozen=True):
+    """A host that differed from its policy."""
+
+    host: t.Annotated[Text, about("Name of the host in the inventory.")]
+    since: t.Annotated[Moment, about("The first check that saw it.")]
+    until: t.Annotated[Moment | None, about("The first check that did not any more; null where none has.")]
+    seconds: t.Annotated[float | None, about("Seconds between the two; null where it was not seen mended.")]
+    removed: t.Annotated[bool, about("Whether it was not seen mended because the host left the inventory.")]
+    waived: t.Annotated[bool, about("Whether it was not seen mended because a waiver allowed it.")]
+
+
+class EffectOfRun(parts.Part, frozen=True):
+    """What a run says."""
+
+    run: t.Annotated[Text, about("Name of the run.")]
+    day: t.Annotated[
+        Text,
+        about(
+            "Day on which the controller had collected the last of its hosts; of reports of earlier releases that of"
+            " the start. Empty where it is not known."
+        ),
+    ]
+    kernels: t.Annotated[tuple[Text, ...], about("Kernels of its hosts.")]
+    # Of an effect all three are known.
+    change: t.Annotated[float | None, parts.shown(type="number"), about("Change of the metric with SMT off, a share.")]
+    change_low: t.Annotated[float | None, parts.shown(type="number"), about("Lower end of its interval.")]
+    change_high: t.Annotated[float | None, parts.shown(type="number"), about("Upper end of its interval.")]
+    ratio: t.Annotated[float, about("The same, turned so that above 1 is better.")]
+
+
+class TurnOfEffect(parts.Part, frozen=True):
+    """Where an effect has changed."""
+
+    run: t.Annotated[Text, about("First run after the change.")]
+    before: t.Annotated[float, about("Mean ratio of the runs before it.")]
+    after: t.Annotated[float, about("Mean ratio of the runs from it on.")]
+    p_value: t.Annotated[float, about("How often chance alone gives such a change.")]
+
+
+class EffectOnWorkload(parts.Part, frozen=True):
+    """What SMT off did to a workload."""
+
+    hardware_class: t.Annotated[Text, about("The class; empty where it is not known.")]
+    host: t.Annotated[Text | None, about("The host where its class is not known; null where it is.")]
+    name: t.Annotated[Text, about("Name of the workload, with the value of its parameter.")]
+    workload: t.Annotated[Text, about("Title of the workload.")]
+    metric: t.Annotated[Text, about("What of it was measured.")]
+    unit: t.Annotated[Text, about("Unit of the metric.")]
+    better: t.Annotated[parts.Better, about("Which numbers of it are better.")]
+    runs: t.Annotated[tuple[EffectOfRun, ...], about("Runs in the order of their times.")]
+    turns: t.Annotated[tuple[TurnOfEffect, ...], about("Where the effect has changed.")]
+    latest: t.Annotated[
+        Latest | None,
+        parts.in_order(Latest),
+        about("Whether the latest of these runs says what those before it say; null for a single run."),
+    ]
+
+
+class HistoryFile(parts.Part, frozen=True):
+    """The file of a history."""
+
+    schema: t.Literal["threadwise.smt/history"]
+    schema_version: t.Literal[1]
+    at: t.Annotated[Moment, about("When it was made, UTC.")]
+    checks: t.Annotated[int, at_least(0), about("Number of checks of compliance; 0 without a history.")]
+    since: t.Annotated[Moment | None, about("The first of them.")]
+    until: t.Annotated[Moment | None, about("The last of them.")]
+    drifts: t.Annotated[
+        tuple[DriftOfHost, ...], about("Hosts that differed from their policy, those that still do first.")
+    ]
+    effects: t.Annotated[
+        tuple[EffectOnWorkload, ...], about("What SMT off did to each workload of each hardware class.")
+    ]
+    left_out: t.Annotated[tuple[Text, ...], about("Runs that are left out, a sentence each.")]
+
+
 SCHEMA = schema.published(
     SCHEMA_NAME,
     SCHEMA_VERSION,
     "What drifted when, and what SMT did over months",
     "smt_history.json on the controller, or beside the page that smt_history_page names.",
-    schema.whole(
-        at=schema.about(schema.MOMENT, "When it was made, UTC."),
-        checks=schema.about({"type": "integer", "minimum": 0}, "Number of checks of compliance; 0 without a history."),
-        since=schema.about(_MOMENT_OR_NULL, "The first of them."),
-        until=schema.about(_MOMENT_OR_NULL, "The last of them."),
-        drifts=schema.about(
-            {
-                "type": "array",
-                "items": schema.whole(
-                    host=schema.about(_TEXT, "Name of the host in the inventory."),
-                    since=schema.about(schema.MOMENT, "The first check that saw it."),
-                    until=schema.about(_MOMENT_OR_NULL, "The first check that did not any more; null where none has."),
-                    seconds=schema.about(
-                        schema.or_null(_NUMBER), "Seconds between the two; null where it was not seen mended."
-                    ),
-                    removed=schema.about(
-                        schema.BOOL, "Whether it was not seen mended because the host left the inventory."
-                    ),
-                    waived=schema.about(schema.BOOL, "Whether it was not seen mended because a waiver allowed it."),
-                ),
-            },
-            "Hosts that differed from their policy, those that still do first.",
-        ),
-        effects=schema.about(
-            {
-                "type": "array",
-                "items": schema.whole(
-                    hardware_class=schema.about(_TEXT, "The class; empty where it is not known."),
-                    host=schema.about(
-                        schema.or_null(_TEXT),
-                        "The host where its class is not known; null where it is.",
-                    ),
-                    name=schema.about(_TEXT, "Name of the workload, with the value of its parameter."),
-                    workload=schema.about(_TEXT, "Title of the workload."),
-                    metric=schema.about(_TEXT, "What of it was measured."),
-                    unit=schema.about(_TEXT, "Unit of the metric."),
-                    better=schema.about(schema.one_of("higher", "lower"), "Which numbers of it are better."),
-                    runs=schema.about(
-                        {
-                            "type": "array",
-                            "items": schema.whole(
-                                run=schema.about(_TEXT, "Name of the run."),
-                                day=schema.about(
-                                    _TEXT,
-                                    "Day on which the controller had collected the last of its hosts; of reports of"
-                                    " earlier releases that of the start. Empty where it is not known.",
-                                ),
-                                kernels=schema.about({"type": "array", "items": _TEXT}, "Kernels of its hosts."),
-                                change=schema.about(_NUMBER, "Change of the metric with SMT off, a share."),
-                                change_low=schema.about(_NUMBER, "Lower end of its interval."),
-                                change_high=schema.about(_NUMBER, "Upper end of its interval."),
-                                ratio=schema.about(_NUMBER, "The same, turned so that above 1 is better."),
-                            ),
-                        },
-                        "Runs in the order of their times.",
-                    ),
-                    turns=schema.about(
-                        {
-                            "type": "array",
-                            "items": schema.whole(
-                                run=schema.about(_TEXT, "First run after the change."),
-                                before=schema.about(_NUMBER, "Mean ratio of the runs before it."),
-                                after=schema.about(_NUMBER, "Mean ratio of the runs from it on."),
-                                p_value=schema.about(_NUMBER, "How often chance alone gives such a change."),
-                            ),
-                        },
-                        "Where the effect has changed.",
-                    ),
-                    latest=schema.about(
-                        schema.one_of(HOLDS, CHANGED, NOT_DECIDED, None),
-                        "Whether the latest of these runs says what those before it say; null for a single run.",
-                    ),
-                ),
-            },
-            "What SMT off did to each workload of each hardware class.",
-        ),
-        left_out=schema.about({"type": "array", "items": _TEXT}, "Runs that are left out, a sentence each."),
-    ),
+    parts.schema_of(HistoryFile),
 )
 
 Effects = t.Mapping[Key, t.Sequence[Effect]]
@@ -250,69 +249,62 @@ def length(duration: datetime.timedelta) -> str:
 
 
 def document(record: HistoryRecord, at: datetime.datetime) -> dict[str, t.Any]:
-    """Return a history as plain data that matches :data:`SCHEMA`."""
+    """Return a history as plain data that match :data:`SCHEMA`."""
     checks = record.history.checks if record.history else []
-    return {
-        "schema": SCHEMA_NAME,
-        "schema_version": SCHEMA_VERSION,
-        "at": _moment(at),
-        "checks": len(checks),
-        "since": _moment(checks[0].at) if checks else None,
-        "until": _moment(checks[-1].at) if checks else None,
-        "drifts": [_drift(drift) for drift in (record.history.drifts if record.history else [])],
-        "effects": [
-            {
-                "hardware_class": key.hardware_class,
-                "host": key.host or None,
-                "name": key.workload,
-                "workload": effects[-1].title,
-                "metric": effects[-1].measured.metric,
-                "unit": effects[-1].measured.unit,
-                "better": effects[-1].measured.better,
-                "runs": [_effect(effect) for effect in effects],
-                "turns": [
-                    {
-                        "run": effects[turn.place].run,
-                        "before": turn.before,
-                        "after": turn.after,
-                        "p_value": turn.p_value,
-                    }
-                    for turn in record.turns[key]
-                ],
-                "latest": record.latest[key],
-            }
-            for key, effects in record.effects.items()
-        ],
-        "left_out": list(record.left_out),
-    }
+    made: dict[str, t.Any] = parts.plain(
+        HistoryFile(
+            SCHEMA_NAME,
+            SCHEMA_VERSION,
+            at=_moment(at),
+            checks=len(checks),
+            since=_moment(checks[0].at) if checks else None,
+            until=_moment(checks[-1].at) if checks else None,
+            drifts=tuple(map(_drift, record.history.drifts if record.history else ())),
+            effects=tuple(_effect(record, key, effects) for key, effects in record.effects.items()),
+            left_out=tuple(record.left_out),
+        )
+    )
+    return made
 
 
 def _moment(at: datetime.datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _drift(drift: Drift) -> dict[str, t.Any]:
-    return {
-        "host": drift.host,
-        "since": _moment(drift.since),
-        "until": None if drift.until is None else _moment(drift.until),
-        "seconds": None if drift.lasted is None else drift.lasted.total_seconds(),
-        "removed": drift.is_removed,
-        "waived": drift.is_waived,
-    }
+def _drift(drift: Drift) -> DriftOfHost:
+    return DriftOfHost(
+        drift.host,
+        _moment(drift.since),
+        until=None if drift.until is None else _moment(drift.until),
+        seconds=None if drift.lasted is None else drift.lasted.total_seconds(),
+        removed=drift.is_removed,
+        waived=drift.is_waived,
+    )
 
 
-def _effect(effect: Effect) -> dict[str, t.Any]:
+def _effect(record: HistoryRecord, key: Key, effects: t.Sequence[Effect]) -> EffectOnWorkload:
+    measured = effects[-1].measured
+    return EffectOnWorkload(
+        key.hardware_class,
+        key.host or None,
+        name=key.workload,
+        workload=effects[-1].title,
+        metric=measured.metric,
+        unit=measured.unit,
+        better=t.cast("parts.Better", measured.better),
+        runs=tuple(map(_run, effects)),
+        turns=tuple(
+            TurnOfEffect(effects[turn.place].run, turn.before, turn.after, turn.p_value) for turn in record.turns[key]
+        ),
+        latest=t.cast("Latest | None", record.latest[key]),
+    )
+
+
+def _run(effect: Effect) -> EffectOfRun:
     change = effect.change
-    return {
-        "run": effect.run,
-        "day": effect.day,
-        "kernels": list(effect.kernels),
-        "change": change.value,
-        "change_low": change.low,
-        "change_high": change.high,
-        "ratio": effect.interval.ratio,
-    }
+    return EffectOfRun(
+        effect.run, effect.day, tuple(effect.kernels), change.value, change.low, change.high, effect.interval.ratio
+    )
 
 
 def page(record: HistoryRecord, at: datetime.datetime, margin: float) -> str:

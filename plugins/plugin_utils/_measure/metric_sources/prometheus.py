@@ -18,7 +18,8 @@ import statistics
 import typing as t
 import urllib.parse
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.parts import at_most
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import promql
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import (
     ANSWER_SECONDS,
@@ -53,68 +54,53 @@ _WITHOUT_JSON = {
     504: _NOT_NOW,
 }
 
-_SAMPLE: schema.Schema = {
-    "type": "array",
-    "prefixItems": [{"type": "number"}, schema.text(100)],
-    "minItems": 2,
-    "maxItems": 2,
-}
-# From Prometheus 3 on, a label may have any name, such as service.name.
-_LABELS = schema.mapping(schema.text(4096), 100)
-_DATA = schema.Checker(
-    {
-        "type": "object",
-        "required": ["resultType", "result"],
-        "properties": {"resultType": schema.text(20), "result": {"type": "array"}},
-    }
-)
-_OF_VECTOR: schema.Schema = {
-    "type": "object",
-    "required": ["metric", "value"],
-    "properties": {"metric": _LABELS, "value": _SAMPLE},
-}
-_VECTOR = schema.Checker(_OF_VECTOR)
-_VECTORS = schema.Checker({"type": "array", "items": _OF_VECTOR})
-_MATRIX = schema.Checker(
-    {
-        "type": "object",
-        "required": ["metric", "values"],
-        "properties": {"metric": _LABELS, "values": schema.items(_SAMPLE, 11_000)},
-    }
-)
-_SCALAR = schema.Checker(_SAMPLE)
-# Of a server's rules only what makes series: alerts and what else servers add is nobody's concern here.
-_RULES = schema.Checker(
-    {"type": "object", "required": ["groups"], "properties": {"groups": schema.items({"type": "object"}, 100_000)}}
-)
-_GROUP = schema.Checker(
-    {
-        "type": "object",
-        "required": ["rules", "interval"],
-        "properties": {
-            "rules": {"type": "array"},
-            "interval": {"type": "number", "exclusiveMinimum": 0, "maximum": schema.MAX_SECONDS},
-        },
-    }
-)
-_RULE = schema.Checker(
-    {
-        "type": "object",
-        "required": ["name", "query"],
-        "properties": {
-            "name": schema.text(4096),
-            "query": schema.text(promql.MAX_CHARACTERS),
-            "labels": schema.or_null(schema.mapping(schema.text(4096), 100)),
-        },
-    }
-)
-_BUILD = schema.Checker({"type": "object"})
 # Samples of this time say how far apart a series has them; twice as long as Prometheus lets a series go without one.
 INTERVAL_MINUTES = 10
 MAX_JOBS = 50
 MAX_SERIES_NAMES = 1000
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _MATCHER = re.compile(r"([a-zA-Z_][a-zA-Z0-9_]*)\s*=~?\s*\"((?:[^\"\\]|\\.)*)\"")
+
+
+_Sample = tuple[int | float, t.Annotated[str, at_most(100)]]
+# From Prometheus 3 on, a label may have any name, such as service.name.
+_Labels = t.Annotated[dict[parts.LineKey, t.Annotated[str, at_most(4096)]], at_most(100)]
+
+
+class _Data(parts.Excerpt, frozen=True, rename={"kind": "resultType"}):
+    kind: t.Annotated[str, at_most(20)]
+    result: list[t.Any]
+
+
+class _Vector(parts.Excerpt, frozen=True):
+    metric: _Labels
+    value: _Sample
+
+
+class _Matrix(parts.Excerpt, frozen=True):
+    metric: _Labels
+    values: t.Annotated[tuple[_Sample, ...], at_most(11_000)]
+
+
+class _Rules(parts.Excerpt, frozen=True, rename={"next_token": "groupNextToken"}):
+    """Of a server's rules only what makes series: alerts and what else servers add is nobody's concern here."""
+
+    groups: t.Annotated[list[dict[str, t.Any]], at_most(100_000)]
+    next_token: t.Any = None
+
+
+class _Group(parts.Excerpt, frozen=True):
+    rules: list[t.Any]
+    interval: t.Annotated[float, parts.above(0, schema.MAX_SECONDS)]
+
+
+class _Rule(parts.Excerpt, frozen=True):
+    name: t.Annotated[str, at_most(4096)]
+    query: t.Annotated[str, at_most(promql.MAX_CHARACTERS)]
+    labels: _Labels | None = None
+
+
+_Series = t.TypeVar("_Series", _Vector, _Matrix)
 
 
 class Rule(t.NamedTuple):
@@ -204,12 +190,12 @@ class Prometheus:
             SourceError: it gives none, or the server does not answer.
         """
         with self._server.border():
-            data = self._asked("query", {"query": query})
-            if data["resultType"] == "scalar":
-                self._check(_SCALAR, data["result"])
-                sample = data["result"]
-            else:
-                sample = self._single(query, data, "vector", _VECTOR)["value"]
+            data = self._asked("query", {"query": query}, _Data)
+            sample = (
+                self._made(data.result, t.cast("type[_Sample]", _Sample))
+                if data.kind == "scalar"
+                else self._single(query, data, "vector", _Vector).value
+            )
             value = _number(sample[1])
             if value is None:
                 raise self._server.error(
@@ -228,19 +214,18 @@ class Prometheus:
             SourceError: the server does not answer, or there are more.
         """
         with self._server.border():
-            data = self._asked("query", {"query": query})
-            if data["resultType"] != "vector":
-                sent = self._server.line(data["resultType"], 40)
+            data = self._asked("query", {"query": query}, _Data)
+            if data.kind != "vector":
+                sent = self._server.line(data.kind, 40)
                 raise self._server.error(
                     f" answers {_readable(query)} with a {sent}: it has to be a number for each series"
                 )
-            if len(data["result"]) > most:
-                raise self._server.error(f" has {len(data['result'])} series for {_readable(query)}, more than {most}")
-            self._check(_VECTORS, data["result"])
+            if len(data.result) > most:
+                raise self._server.error(f" has {len(data.result)} series for {_readable(query)}, more than {most}")
             return [
-                (series["metric"], value)
-                for series in data["result"]
-                if (value := _number(series["value"][1])) is not None
+                (series.metric, value)
+                for series in self._made(data.result, list[_Vector])
+                if (value := _number(series.value[1])) is not None
             ]
 
     def over(self, query: str, begin: datetime.datetime, end: datetime.datetime, step: float) -> Series:
@@ -257,12 +242,11 @@ class Prometheus:
         """
         asked = Asked(begin, end, step)
         with self._server.border():
-            data = self._asked("query_range", {"query": query, **asked.fields})
-            values = self._single(query, data, "matrix", _MATRIX)["values"]
+            data = self._asked("query_range", {"query": query, **asked.fields}, _Data)
             # VictoriaMetrics moves a range to multiples of the step; a point before the range is one of the arm before.
             points = {
                 float(moment): number
-                for moment, value in values
+                for moment, value in self._single(query, data, "matrix", _Matrix).values
                 if asked.has(moment) and (number := _number(value)) is not None
             }
             return Series(tuple(sorted(points.items())), asked.expected)
@@ -274,24 +258,23 @@ class Prometheus:
             SourceError: it does not show them, or not all of them.
         """
         with self._server.border():
-            data = self._asked("rules", {"type": "record"}, checker=_RULES)
-            if data.get("groupNextToken"):
+            data = self._asked("rules", {"type": "record"}, _Rules)
+            if data.next_token:
                 raise self._server.error(" shows only a part of its rules")
             rules: dict[str, tuple[Rule, ...]] = {}
-            for group in data["groups"]:
+            for group in data.groups:
                 # Not every server leaves out alerts when it is asked to.
                 recording = [
                     entry
                     for entry in group.get("rules") or ()
                     if isinstance(entry, dict) and entry.get("type") == "recording"
                 ]
-                if recording:
-                    self._check(_GROUP, group)
+                seconds = self._made(group, _Group).interval if recording else 0.0
                 for entry in recording:
-                    self._check(_RULE, entry)
-                    rule = Rule(entry["name"], entry["query"], entry.get("labels") or {}, float(group["interval"]))
+                    made = self._made(entry, _Rule)
+                    rule = Rule(made.name, made.query, made.labels or {}, seconds)
                     rules[rule.name] = (*rules.get(rule.name, ()), rule)
-            if not data["groups"] and not self._is_prometheus():
+            if not data.groups and not self._is_prometheus():
                 raise self._server.error(" shows no rules, and only Prometheus itself is known to have none then")
             return rules
 
@@ -299,7 +282,7 @@ class Prometheus:
         """Return whether the server says of its build what Prometheus and Thanos do:
         others answer with no rules where they do not know them.
         """
-        build = self._asked("status/buildinfo", {}, checker=_BUILD)
+        build = self._asked("status/buildinfo", {}, dict[str, t.Any])
         return "revision" in build and "application" not in build
 
     def names(self, selector: promql.Selector) -> list[str]:
@@ -309,12 +292,11 @@ class Prometheus:
             SourceError: the server does not answer, or there are too many.
         """
         with self._server.border():
-            result = self._asked("query", {"query": f"count by (__name__) ({selector.written})"})["result"]
-            for series in result[: MAX_SERIES_NAMES + 1]:
-                self._check(_VECTOR, series)
+            result = self._asked("query", {"query": f"count by (__name__) ({selector.written})"}, _Data).result
+            of_names = self._made(result[: MAX_SERIES_NAMES + 1], list[_Vector])
             if len(result) > MAX_SERIES_NAMES:
                 raise self._server.error(f" has series of {len(result)} names for {_readable(selector.written)}")
-            return [series["metric"].get("__name__", "") for series in result]
+            return [series.metric.get("__name__", "") for series in of_names]
 
     def interval(self, selector: promql.Selector) -> float | None:
         """Return the seconds between two samples of the series that a selector has, as the samples say;
@@ -328,25 +310,25 @@ class Prometheus:
         """
         with self._server.border():
             query = f"topk by (job) (1, count_over_time({selector.written}[{INTERVAL_MINUTES}m]))"
-            of_jobs = self._asked("query", {"query": query})["result"]
+            of_jobs = self._asked("query", {"query": query}, _Data).result
             if len(of_jobs) > MAX_JOBS:
                 raise self._server.error(f" has series of {len(of_jobs)} jobs for {_readable(selector.written)}")
             return max((self._of_one(selector, series) for series in of_jobs), default=None)
 
     def _of_one(self, selector: promql.Selector, vector: t.Any) -> float:
         """Return the seconds between two samples of one series."""
-        self._check(_VECTOR, vector)
-        labels = [f"{_quoted_label(label)}={_quoted(value)}" for label, value in vector["metric"].items()]
+        of_job = self._made(vector, _Vector)
+        labels = [f"{_quoted_label(label)}={_quoted(value)}" for label, value in of_job.metric.items()]
         head, _brace, tail = selector.written.partition("{")
         inside = tail.rstrip().removesuffix("}").rstrip().removesuffix(",")
         exact = f"{head}{{{', '.join(filter(None, [inside, *labels]))}}}"
-        result = self._asked("query", {"query": f"{exact}[{INTERVAL_MINUTES}m]"})["result"]
+        result = self._asked("query", {"query": f"{exact}[{INTERVAL_MINUTES}m]"}, _Data).result
         gaps: list[float] = []
         for series in result[:1]:
             samples = (
                 [*(series.get("values") or ()), *(series.get("histograms") or ())] if isinstance(series, dict) else []
             )
-            self._check(_MATRIX, {"metric": {}, "values": [[moment, ""] for moment, *_value in samples]})
+            self._made({"metric": {}, "values": [[moment, ""] for moment, *_value in samples]}, _Matrix)
             moments = sorted({float(moment) for moment, *_value in samples})
             gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
         if not gaps:
@@ -358,17 +340,17 @@ class Prometheus:
         median = statistics.median(gaps)
         return round(median, 1) or median
 
-    def _single(self, query: str, data: dict[str, t.Any], kind: str, checker: schema.Checker) -> dict[str, t.Any]:
+    def _single(self, query: str, data: _Data, kind: str, of_series: type[_Series]) -> _Series:
         """Return the only series of an answer."""
-        if data["resultType"] != kind:
-            sent = self._server.line(data["resultType"], 40)
+        if data.kind != kind:
+            sent = self._server.line(data.kind, 40)
             raise self._server.error(
                 f" answers {_readable(query)} with a {sent}: a metric has to be one number for each host"
             )
-        result = data["result"]
-        if not result:
+        if not data.result:
             raise self._server.error(f" has no series for {_readable(query)}{self._other_names(query)}")
-        for series in result[:2]:
+        found: list[_Series] = []
+        for series in data.result[:2]:
             if (
                 isinstance(series, dict)
                 and not {"value", "values"} & set(series)
@@ -378,17 +360,17 @@ class Prometheus:
                     f" gives a histogram for {_readable(query)}: ask for one number of it, such as"
                     " histogram_quantile(0.99, ...)"
                 )
-            self._check(checker, series)
-        if len(result) > 1:
-            first, second = result[0]["metric"], result[1]["metric"]
+            found.append(self._made(series, of_series))
+        if len(found) > 1:
+            first: dict[str, str] = found[0].metric
+            second: dict[str, str] = found[1].metric
             differ = sorted(label for label in {*first, *second} if first.get(label) != second.get(label))
             raise self._server.error(
-                f" has {len(result)} series for {_readable(query)}, which differ by"
+                f" has {len(data.result)} series for {_readable(query)}, which differ by"
                 f" {self._server.line(', '.join(differ), 100) or 'nothing'}: a metric has to be one number for each"
                 " host, so sum them or name one"
             )
-        only: dict[str, t.Any] = result[0]
-        return only
+        return found[0]
 
     def _other_names(self, query: str) -> str:
         """Return which values the labels of a query have on this server that are like those it names."""
@@ -398,7 +380,7 @@ class Prometheus:
             try:
                 known = [
                     candidate
-                    for candidate in self._asked(f"label/{urllib.parse.quote(label, safe='')}/values", {}, list)
+                    for candidate in self._asked(f"label/{urllib.parse.quote(label, safe='')}/values", {}, list[t.Any])
                     if isinstance(candidate, str)
                 ]
             except SourceError:
@@ -408,7 +390,7 @@ class Prometheus:
                 return f": it knows no {label} {text.line(value, 80)!r}; there is {names}"
         return ": it was not scraped lately, or has another name there"
 
-    def _asked(self, path: str, wanted: dict[str, str], kind: type = dict, checker: schema.Checker = _DATA) -> t.Any:
+    def _asked(self, path: str, wanted: dict[str, str], kind: type[parts.Made]) -> parts.Made:
         """Return the data of an answer."""
         status, sent, body = self._server.ask(f"api/v1/{path}", {**wanted, **_WHOLE})
         problem = _OF_STATUS.get(status)
@@ -439,15 +421,13 @@ class Prometheus:
         if document.get("isPartial") is True:
             raise self._server.error(" answers with a part of its numbers: one of its stores is lost")
         data = document.get("data")
-        if not isinstance(data, kind):
+        if not isinstance(data, t.get_origin(kind) or dict):
             raise self._server.error(": its answer has no data")
-        if kind is dict:
-            self._check(checker, data)
-        return data
+        return self._made(data, kind)
 
-    def _check(self, checker: schema.Checker, data: t.Any) -> None:
+    def _made(self, data: t.Any, kind: type[parts.Made]) -> parts.Made:
         try:
-            checker.check(data)
+            return parts.converted(data, kind)
         except text.BorderError as error:
             # It quotes the beginning of a value, in which the whole of a credential is not found any more.
             why = "" if self._server.is_repeated(json.dumps(data)) else f": {text.line(error, 200)}"

@@ -433,8 +433,8 @@ def test_answers_of_every_size_from_prometheus_itself(service):
         assert [value for _moment, value in found.points] == pytest.approx([moment * 1.1 for moment in moments])
     # About where Prometheus begins with chunks, and where nginx begins with files.
     for letters, doublings in ((1, 0), (1860, 0), (1960, 0), (2060, 0), (1000, 7), (1000, 10), (31, 17)):
-        data = asked._asked("query", {"query": labelled("x" * letters, doublings)})
-        assert len(data["result"][0]["metric"]["a"]) == letters * 2**doublings and data["result"][0]["value"][1] == "7"
+        data = asked._asked("query", {"query": labelled("x" * letters, doublings)}, prometheus._Data)
+        assert len(data.result[0]["metric"]["a"]) == letters * 2**doublings and data.result[0]["value"][1] == "7"
     with pytest.raises(server.SourceError, match="larger than 4 MiB"):
         asked.instant(labelled("x" * 32, 17))
 
