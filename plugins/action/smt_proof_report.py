@@ -81,10 +81,16 @@ class ActionModule(ControllerAction):
         if "recorded" not in answer:
             failed = facts if answer.get("skipped") is True or not answer else answer
             return host_proof.HostProof(name, why(failed, MAX_TEXT) or "it was not looked at: an earlier task failed")
-        by_measuring = parts.converted(siblings["measured"], Measured) if siblings.get("measured") else None
+        by_measuring = (
+            parts.converted(parts.untagged(siblings["measured"]), Measured) if siblings.get("measured") else None
+        )
         reason = None if by_measuring else why(siblings, MAX_TEXT) or "this was left out"
         proof = host_proof.of_host(
-            name, self.facts(options["facts"], name), parts.converted(answer, ProofAnswer), by_measuring, reason
+            name,
+            self.facts(options["facts"], name),
+            parts.converted(parts.untagged(answer), ProofAnswer),
+            by_measuring,
+            reason,
         )
         path = directory / f"{result_files.file_stem(name)}.json"
         if measured.get("path") is None or not path.exists():

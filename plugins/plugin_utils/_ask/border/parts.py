@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import re
 import types
 import typing as t
@@ -233,6 +234,15 @@ def converted(data: t.Any, kind: type[Made]) -> Made:
     except (msgspec.ValidationError, RecursionError) as error:
         place, reason = _first_error(kind, data, _reason(error))
     raise text.BorderError(f"{text.line('.'.join(place) or 'the document', 160)}: {text.line(reason, 200)}")
+
+
+def untagged(registered: t.Any) -> t.Any:
+    """Return what Ansible has kept as plain data: after a template it has Ansible's own kinds of texts and containers.
+
+    Raises:
+        BorderError: as :func:`text.parse`.
+    """
+    return text.parse(json.dumps(registered, default=str))
 
 
 def _reason(error: Exception) -> str:

@@ -101,7 +101,7 @@ def host(name: str, answer: t.Mapping[str, t.Any], yields: t.Iterable[str], fact
     if not {"use", "cores", "units", "pairs"} <= set(answer):
         return HostLook(name, why(answer, MAX_TEXT) or "it was not looked at: an earlier task failed", None)
     try:
-        seen = parts.converted(answer, UsageAnswer)
+        seen = parts.converted(parts.untagged(answer), UsageAnswer)
     except text.BorderError as error:
         return HostLook(name, f"its answer is none of smt_usage: {error}", None)
     if facts is None:
