@@ -404,7 +404,7 @@ class ActionModule(FetchingAction):
             self._task.async_val = 0
         job = self._watch(task_vars, host, directory, job_id, progress.Shown(lines))
         with contextlib.suppress(HostFailedError):
-            self._job(task_vars, "job_cleanup", job_id)
+            self._job(task_vars, parts.Answer, "cleanup", job_id)
         return job
 
     def _watch(
@@ -473,18 +473,17 @@ class ActionModule(FetchingAction):
     def _status(self, task_vars: dict[str, t.Any], job_id: str) -> dict[str, t.Any]:
         """Return the status of the plan's job, or its failure."""
         try:
-            return self._job(task_vars, "job_status", job_id)
+            status: dict[str, t.Any] = parts.plain(self._job(task_vars, answers.JobStatus, "status", job_id))
+            return status
         except HostFailedError as failure:
             # What Ansible's wrapper and its status say of a job without an answer.
             is_lost = str(failure).startswith(("Traceback ", "could not find job", "Could not parse job output"))
             return {"failed": True, "msg": LOST} if is_lost else failure.answer
 
-    def _job(self, task_vars: dict[str, t.Any], kind: str, job_id: str) -> dict[str, t.Any]:
+    def _job(self, task_vars: dict[str, t.Any], kind: type[answers.Kind], mode: str, job_id: str) -> answers.Kind:
         """Call async_status as Ansible's own action does, which reads its arguments from its own task."""
         where = self.get_shell_option("async_dir", default="~/.ansible_async")
-        return self.ask(
-            kind, ASYNC_STATUS, {"jid": job_id, "mode": kind.partition("_")[2], "_async_dir": where}, task_vars
-        )
+        return self.ask(kind, ASYNC_STATUS, {"jid": job_id, "mode": mode, "_async_dir": where}, task_vars)
 
     def _fetch_earlier(self, task_vars: dict[str, t.Any], host: str, runs: list[str]) -> list[str]:
         """Fetch earlier runs and return the names of those that were; a failure is a warning."""
