@@ -49,7 +49,7 @@ PLAYBOOKS = (
     ("smt_enforce", (*THIS_MACHINE, "--check", "-e", "smt_policy=enabled"), STATUS),
     ("smt_eval_stop", THIS_MACHINE, {0: "no evaluation is running here"}),
     ("smt_report", ("-e", f"smt_report_run_dir=smt_eval_results/{RUN}"), {0: "index.html"}),
-    ("smt_history", ("-e", "smt_history_results=smt_eval_results"), {0: "0 effects of SMT by class and workload"}),
+    ("smt_history", ("-e", "smt_history_results=smt_eval_results"), {2: "no report of a run has an effect of SMT"}),
     (
         "smt_proof",
         (*THIS_MACHINE, "-e", "smt_proof_switch=false", "-e", "smt_proof_seconds=20"),

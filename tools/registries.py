@@ -98,6 +98,10 @@ SCHEMAS = {
 REPORT_NAMES = "plugins/plugin_utils/_ask/files/report_names.py"
 
 
+# The module whose sample counts hosts by status.
+COUNTS = "plugins/modules/smt_compliance.py"
+
+
 class RegistryError(Exception):
     """A registry cannot be written; the message names the file and the way out."""
 
@@ -133,6 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
                 _put(ROOT / name, made(present), check, outdated)
             for name, table in {**TABLES, **option_files.tables()}.items():
                 _put(ROOT / name, with_table(_text(name), name, table()), check, outdated)
+            _put(ROOT / COUNTS, with_counts(_text(COUNTS)), check, outdated)
             for name, module in SCHEMAS.items():
                 _put(ROOT / name, schema(module), check, outdated)
             _put(ROOT / REPORT_NAMES, report_names(), check, outdated)
@@ -278,6 +283,22 @@ def _formats() -> str:
     return f"| file | for |\n|---|---|\n{rows}"
 
 
+def _statuses() -> str:
+    rows = "".join(f"| {status} | {status.row.meaning.replace(chr(10), ' ')} |\n" for status in _all_statuses())
+    return f"| status | meaning |\n|---|---|\n{rows}"
+
+
+def _all_statuses() -> Any:
+    return importlib.import_module(f"{CONTROLLER_PACKAGE}._keep.fleet.status").Status
+
+
+def with_counts(text: str) -> str:
+    """Return the documentation of a module with all statuses in its sample of counts, which come after a drift."""
+    counts = {"compliant": 3, **{str(status): int(status == "drifted") for status in list(_all_statuses())[1:]}}
+    lines = textwrap.wrap(f"  sample: {json.dumps(counts)}", MAX_COLUMNS, subsequent_indent="    ")
+    return re.sub(r'^  sample: {"compliant"[^}]*}$', "\n".join(lines), text, flags=re.MULTILINE)
+
+
 def _recipes() -> str:
     custom = importlib.import_module(f"{PACKAGE}._measure.workloads.custom")
     rows = "".join(f"| {' | '.join(_recipe_cells(recipe))} |\n" for _name, recipe in sorted(custom.RECIPES.items()))
@@ -373,6 +394,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "docs/arms.md": _arms,
     "docs/boot.md": _loaders,
     "docs/firmware.md": _firmware_names,
+    "docs/fleet.md": _statuses,
     "docs/measuring.md": _workloads,
     "docs/report.md": _formats,
     "docs/tools.md": _recipes,

@@ -11,6 +11,8 @@ examples/prometheus-rules.yml makes of that.
 from __future__ import annotations
 
 import itertools
+import pathlib
+import runpy
 import sys
 
 from grafana_foundation_sdk.builders import bargauge, common as common_builders, stat, table, timeseries
@@ -34,15 +36,11 @@ HOSTS = 'job=~"$job", hardware_class=~"$hardware_class", host=~"$host"'
 PULLS, MACHINES, MACHINE = 'job=~"$job", host=~"$host"', 'job=~"$job"', 'job=~"$job", instance="$instance"'
 DAY = 86400
 LAST = common_builders.ReduceDataOptions().calcs(["lastNotNull"])
-STATUSES = {
-    "compliant": "green",
-    "waived": "blue",
-    "drifted": "red",
-    "bad_policy": "purple",
-    "unknown": "yellow",
-    "unreachable": "orange",
-}
-NEED_ACTION = "drifted|bad_policy|unknown|unreachable"
+# The one table of the collection.
+TABLE = pathlib.Path(__file__).resolve().parents[2] / "plugins/plugin_utils/_keep/fleet/status.py"
+STATUSES = {status: status.row for status in runpy.run_path(str(TABLE))["Status"] if status.row.color}
+NOT_FINE = [status for status, row in STATUSES.items() if not row.is_fine]
+NEED_ACTION, BESIDE_DRIFT = "|".join(NOT_FINE), "|".join(status for status in NOT_FINE if status != "drifted")
 # A host with a waiver may differ: what the alert leaves out is left out here.
 DRIFTED = (
     f"threadwise_smt_drifted{{{HOSTS}}}"
@@ -254,8 +252,8 @@ def compliance() -> list[Panel]:
         " status cannot be determined.",
         series(f"sum by (status) (threadwise_smt_status{{{HOSTS}}})", "{{status}}"),
     ).stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL).group("A"))
-    for status, color in STATUSES.items():
-        statuses = statuses.override_by_name(status, fixed(color))
+    for status, row in STATUSES.items():
+        statuses = statuses.override_by_name(status.value, fixed(row.color))
     host = {"host": "Host", "hardware_class": "Hardware class"}
     return [
         statuses.decimals(0).fill_opacity(60),
@@ -293,7 +291,7 @@ def compliance() -> list[Panel]:
             "Hosts that need action beside drift",
             "A policy that is not valid, a status that cannot be determined, and hosts that did not respond.",
             {**host, "status": "Status"},
-            query(f'threadwise_smt_status{{{HOSTS}, status=~"bad_policy|unknown|unreachable"}} == 1'),
+            query(f'threadwise_smt_status{{{HOSTS}, status=~"{BESIDE_DRIFT}"}} == 1'),
         ),
     ]
 

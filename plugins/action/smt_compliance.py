@@ -112,7 +112,7 @@ class ActionModule(ControllerAction):
                 display.display(f"The files: {', '.join(map(str, paths.values()))}")
             # What it found is in them, also where this cannot be kept.
             if options["history"]:
-                statuses = {host: result["status"] for host, result in check.judged}
+                statuses = {host: result.status for host, result in check.judged}
                 directory = places.directory(options["history"])
                 checks.add(directory, statuses, check.left_out, check.at, self._task.check_mode)
         except text.BorderError as error:
@@ -139,7 +139,7 @@ class ActionModule(ControllerAction):
 def _failing(judged: t.Sequence[compliance_report.Judged]) -> dict[str, dict[str, str]]:
     """Return the hosts that are neither compliant nor waived."""
     return {
-        host: {"status": result["status"], "sentence": text.line(result["sentence"])}
+        host: {"status": result.status.value, "sentence": text.line(result.sentence)}
         for host, result in judged
         if compliance_report.exit_worthy([(host, result)])
     }

@@ -10,6 +10,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import BY_NAME, Status
 
 MAX_MESSAGE = 4000
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
@@ -30,7 +31,7 @@ class ActionModule(ControllerAction):
         host = str(play["inventory_hostname"])
         if options["shown"]:
             failure = self._user.registered_by_any(options["shown"])["failing"].get(host)
-            return {"changed": False} if failure is None else _found(failure["status"], failure["sentence"])
+            return {"changed": False} if failure is None else _found(BY_NAME[failure["status"]], failure["sentence"])
         registered = self.registered(options["results"], host)
         if host in options["not_contacted"]:
             return _ended(compliance.NOT_CONTACTED, unreachable=True)
@@ -43,14 +44,14 @@ class ActionModule(ControllerAction):
         if self.facts(options["results"], host):
             return {"changed": False}
         result = compliance.from_registered(registered)
-        status = result["status"]
-        if status in compliance.FINE or (status == compliance.DRIFTED and options["drifted_ok"]):
+        status = result.status
+        if status.row.is_fine or (status is Status.DRIFTED and options["drifted_ok"]):
             return {"changed": False}
-        return _found(status, result["sentence"])
+        return _found(status, result.sentence)
 
 
-def _found(status: str, sentence: str) -> dict[str, t.Any]:
-    return _ended(f"{status.replace('_', ' ')}: {sentence}", status == compliance.UNREACHABLE)
+def _found(status: Status, sentence: str) -> dict[str, t.Any]:
+    return _ended(f"{status.words}: {sentence}", status is Status.UNREACHABLE)
 
 
 def _ended(reason: t.Any, unreachable: bool) -> dict[str, t.Any]:

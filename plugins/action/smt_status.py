@@ -21,8 +21,10 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding impo
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import json_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, policy, waivers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import Compliance, Decision
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.errors import FleetError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.remediation import Call
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
@@ -73,12 +75,12 @@ class ActionModule(HostAction):
             result = _refused(str(error))
         else:
             result = self._status(options, task_vars or {})
-            if "compliance" in result:
-                result["compliance"] = waivers.applied(result["compliance"], waiver, now)
-                if not result.get("failed") and result["compliance"]["status"] != compliance.UNREACHABLE:
-                    result["compliance"]["checked"] = compliance.stamp(now)
+            found = result["compliance"].under(waiver, now)
+            if not result.get("failed") and found.status is not Status.UNREACHABLE:
+                found = parts.changed(found, checked=compliance.stamp(now))
+            result["compliance"] = found
         wanted = self._user.extra.get(STATUS_FILE)
-        if wanted is not None and "compliance" in result:
+        if wanted is not None:
             judged = [(text.line(host), result["compliance"])]
             try:
                 path = places.file(str(wanted), places.DOCUMENT)
@@ -86,7 +88,7 @@ class ActionModule(HostAction):
                 result_files.write_page(path, content, self._task.check_mode)
             except text.BorderError as error:
                 raise AnsibleActionFail(f"smt_status: {error}") from None
-        return result
+        return {**result, "compliance": result["compliance"].described()}
 
     def _values(self, names: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return the values of variables in the place of their names, without those that are not set or omitted."""
@@ -99,7 +101,7 @@ class ActionModule(HostAction):
         return {option: value for option, value in values.items() if value is not None}
 
     def _status(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Return the task's result."""
+        """Return the task's result, whose `compliance` is an object."""
         host = task_vars["inventory_hostname"]
         is_gone = host in (options["unreachable"] or ())
         try:
@@ -129,8 +131,8 @@ class ActionModule(HostAction):
         }
 
     def _judge(
-        self, host: str, facts: Facts, options: dict[str, t.Any], scope: str, memory: dict[str, t.Any] | None
-    ) -> compliance.ComplianceResult:
+        self, host: str, facts: Facts, options: dict[str, t.Any], scope: str, memory: compliance.MemoryAspects | None
+    ) -> Compliance:
         known = facts.hardware_class
         decided = self._user.registered(options["decisions"], host) or {}
         decisions = (decided.get("by_path") or {}).get(options["results"]) or {}
@@ -148,18 +150,15 @@ class ActionModule(HostAction):
             without = _not_counted(decisions.get("refused") or [])
             return compliance.refused(f"{error}{without}", hardware_class=known, undecided=True)
         except FleetError as error:
-            return compliance.refused(str(error), compliance.BAD_POLICY, hardware_class=known)
+            return compliance.refused(str(error), Status.BAD_POLICY, hardware_class=known)
         slot = self._slot(host, facts.reboot_slot) if facts.reboot_slot else None
         judged = compliance.judge(facts, desired, scope, memory, consumers, slot)
         if desired.decided_by:
             of_class = decisions["classes"][known]
             stale = rechecks.stale(of_class, facts, options["max_age"])
             measure = rechecks.to_measure(host, of_class, facts, stale, options["max_age"])
-            judged["decision"] = {
-                **{key: of_class[key] for key in ("rests_on", "rechecks")},
-                "stale": stale,
-                "measure": measure,
-            }
+            decision = Decision(of_class["rests_on"], tuple(of_class["rechecks"]), tuple(stale), tuple(measure))
+            return parts.changed(judged, decision=decision)
         return judged
 
     def _slot(self, host: str, slot: Slot) -> str:
@@ -171,7 +170,7 @@ class ActionModule(HostAction):
             of_user = reboot.NOTHING
         return reboot.held(of_user, host, slot)
 
-    def _memory(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any] | None:
+    def _memory(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> compliance.MemoryAspects | None:
         """Return the memory aspects of the result, or None without a memory policy."""
         if not options["memory"] and options["protect"] is None:
             return None
@@ -184,12 +183,12 @@ class ActionModule(HostAction):
 
 def _refused(reason: str) -> dict[str, t.Any]:
     """Return the task's result for a policy that no host could have."""
-    return {"changed": False, "compliance": compliance.refused(reason, compliance.BAD_POLICY)}
+    return {"changed": False, "compliance": compliance.refused(reason, Status.BAD_POLICY)}
 
 
 def _gone(reason: str, wanted: str | None = None) -> dict[str, t.Any]:
     """Return the task's result for a host that cannot be reached."""
-    return {"changed": False, "compliance": compliance.refused(reason, compliance.UNREACHABLE, wanted=wanted)}
+    return {"changed": False, "compliance": compliance.refused(reason, Status.UNREACHABLE, wanted=wanted)}
 
 
 def _plain(value: t.Any) -> t.Any:

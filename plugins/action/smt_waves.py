@@ -14,7 +14,8 @@ from ansible_collections.threadwise.smt.plugins.module_utils._set.slot.settings 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, rollout, waivers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, rollout
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot
 
 display = terminal.Terminal()
@@ -43,22 +44,23 @@ class ActionModule(ControllerAction):
             reboot_ok = boolean(self._user.value("smt_policy_reboot_ok", host) or False, strict=False)
             group = self._user.value("smt_policy_group", host)
             pending = rollout.is_pending(result, reboot_ok)
-            reboots = pending and reboot_ok and bool(result["change"]["reboot"])
+            reboots = pending and reboot_ok and result.needs_reboot
             members.append(
                 rollout.Member(
                     host,
                     None if group in (None, "") else str(group),
                     pending,
-                    result["status"] != compliance.UNREACHABLE,
+                    result.status is not Status.UNREACHABLE,
                     self._slot(host) if reboots else None,
                 )
             )
-            if result["status"] == compliance.DRIFTED and not pending:
+            if result.status is Status.DRIFTED and not pending:
                 left_out[host] = f"it cannot be changed: {rollout.blocked_by(result, reboot_ok)}"
-            if result["status"] == compliance.WAIVED:
-                left_out[host] = f"it is {waivers.sentence(result)}"
-            elif waivers.in_force(result) and result["pending_rollback"] is not None:
-                left_out[host] = f"a rollout of it was interrupted, and it is {waivers.sentence(result)}"
+            leave = result.waiver
+            if leave and result.status is Status.WAIVED:
+                left_out[host] = f"it is {leave.sentence}"
+            elif leave and leave.is_in_force and result.pending_rollback is not None:
+                left_out[host] = f"a rollout of it was interrupted, and it is {leave.sentence}"
         groups = {member.host: member.group for member in members}
         waiting = rollout.waiting(members)
         left_out.update(

@@ -102,7 +102,7 @@ def own_work(url: str, expected: dict[str, str]) -> dict[str, str]:
         print(f"own work: {took:.1f} s, of which {asked:.1f} s until all are judged, {cpu:.1f} s of CPU time", end=", ")
         print(f"at most {most:.0f} MiB; bytes of files: {sizes}; notes: {answer.notes}", flush=True)
         with os.fdopen(writer, "w") as stream:
-            json.dump({host: result["status"] for host, result in answer.judged}, stream)
+            json.dump({host: result.status for host, result in answer.judged}, stream)
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as stream:

@@ -5,6 +5,7 @@
 import datetime
 import shutil
 
+import compliance_maker
 import pytest
 import result_maker
 import studies
@@ -12,7 +13,6 @@ import trial_maker
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import (
     build as build_module,
     hardware_classes,
@@ -266,10 +266,10 @@ def judged_fixture(tmp_path_factory):
     """The page of compliance of hosts of each status."""
 
     def of(status, why):
-        return compliance.refused(why, status, wanted="disabled", hardware_class="x86_64-1s1c2t-adjacent-88e1ab53")
+        return compliance_maker.found(status, why, wanted="disabled", hardware_class="x86_64-1s1c2t-adjacent-88e1ab53")
 
     judged = [
-        ("a-compliant", {**of("compliant", "x"), "sentence": "", "scope": "both"}),
+        ("a-compliant", of("compliant", "")),
         ("b-unknown", of("unknown", "no evaluation decides")),
         ("c-drifted", of("drifted", "running: smt/control reads 'on' instead of off; CPUs 8-15 are online")),
         ("d-refused", of("bad_policy", "smt_policy has to be one of auto, enabled, disabled and inherited")),

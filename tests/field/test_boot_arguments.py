@@ -13,7 +13,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import (
     change,
     detection,
     entries as boot_entries,
-    facts as boot_facts,
     frame as boot_frame,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends import grub_debian
@@ -32,7 +31,7 @@ def run(root, smt=None, check=False, architecture="x86_64", kernel="6.1.0-13-amd
 
 def facts(root):
     fs = HostFs(str(root))
-    return boot_facts.read(fs, detection.find_loader(fs))
+    return detection.facts(fs, detection.find_loader(fs))
 
 
 def refused(root, smt="disabled", **options):

@@ -44,11 +44,11 @@ STANDBY = {f"{CPU}cpu{cpu}/configure": f"{int(cpu < 4)}\n" for cpu in range(8)}
 def test_rhbz_2006257_cpus_that_nobody_here_can_bring_online_are_not_missing(tmp_path, further, text):
     facts = gather(tmp_path, HALF, **further)
     assert (facts["cpus"]["present"], facts["cpus"]["offline"], facts["complete"]) == ("0-7", "", True)
-    assert facts["hardware_class"] and facts["cores"] == 2 and judged(facts)["status"] == "compliant"
+    assert facts["hardware_class"] and facts["cores"] == 2 and judged(facts).status == "compliant"
     assert smt_state.read(str(tmp_path))["present"] == [0, 1, 2, 3]
     states = {f"{CPU}cpu{cpu}/configure": f"{int(cpu not in (6, 7))}\n" for cpu in range(8)}
     facts = gather(tmp_path / "off", Machine(cores=4, offline=(4, 5, 6, 7), control="on"), **states)
-    assert (facts["cpus"]["offline"], facts["complete"], judged(facts)["status"]) == ("4-5", False, "drifted")
+    assert (facts["cpus"]["offline"], facts["complete"], judged(facts).status) == ("4-5", False, "drifted")
     # A mask that says nothing takes no CPU away.
     assert gather(tmp_path / "mask", HALF, **{CPU + "enabled": text})["cpus"]["offline"] == "4-7"
 
@@ -57,7 +57,7 @@ def test_rhbz_2006257_cpus_that_nobody_here_can_bring_online_are_not_missing(tmp
 def test_kubernetes_71622_and_hardinfo_711_one_cpu_that_is_off_and_off_in_firmware(tmp_path, monkeypatch, control):
     facts = gather(tmp_path, Machine(packages=2, cores=8, threads=1, control=control))
     assert (facts["supported"], facts["active"], facts["methods"]["runtime"]["chosen"]) == (False, False, None)
-    assert {judged(facts, state)["status"] for state in ("enabled", "disabled")} == {"compliant"}
+    assert {judged(facts, state).status for state in ("enabled", "disabled")} == {"compliant"}
     for machine in (Machine(offline=(2, 3), control="off"), Machine(cores=4, offline=(5,), control="on")):
         assert gather(tmp_path / f"{len(machine.present)}", machine)["supported"] is True
     monkeypatch.setattr(smt_facts.os, "geteuid", lambda: 0)
@@ -96,7 +96,7 @@ def test_lxcfs_what_contradicts_the_cpus_is_named_and_nothing_is_drift(tmp_path,
     facts = gather(tmp_path, Machine(cores=4), **further)
     assert [said in text for text in facts["problems"]] == ([True] if said else [])
     assert facts["supported"] is facts["active"] is (None if said else True)
-    assert judged(facts)["status"] == ("unknown" if said else "compliant")
+    assert judged(facts).status == ("unknown" if said else "compliant")
 
 
 @pytest.mark.parametrize("state", ["enabled", "disabled"])
@@ -243,8 +243,8 @@ def test_who_decides_about_the_threads_of_a_core(tmp_path):
     cases += [("Microsoft Corporation", "", "HwThreadCountPerCore")]
     for maker, product, words in [*cases, *((name, "", words) for name, words in ELSEWHERE.items())]:
         sysfs_tree.write(tmp_path, vendor(maker, product))
-        said = smt_facts.provider.about_threads(fs, supported=False)
+        said = smt_facts.hypervisor.about_threads(fs, supported=False)
         assert (said is None) if words is None else words in said, (maker, product, said)
     facts = gather(tmp_path / "one", Machine(cores=4, threads=1), **vendor("Amazon EC2", "t2.large"))
-    assert judged(facts)["sentence"].endswith(facts["provider"])
+    assert judged(facts).sentence.endswith(facts["provider"])
     assert gather(tmp_path / "two", Machine(cores=4), **vendor("Amazon EC2", "t2.large"))["provider"] is None

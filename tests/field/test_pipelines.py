@@ -8,17 +8,18 @@ import datetime
 import json
 from xml.etree import ElementTree
 
+import compliance_maker
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import registry, sarif
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, compliance_report, waivers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance_report, waivers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import variables
 
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 
 
 def drifted(sentence="x"):
-    return compliance.refused(sentence, compliance.DRIFTED)
+    return compliance_maker.found("drifted", sentence)
 
 
 def results(judged):
@@ -34,7 +35,7 @@ def test_codeql_action_1230_1738_2456_scorecard_action_1149_and_trufflehog_5165_
         uri = one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
         assert uri and " " not in uri and not uri.startswith(("/", "..", "file:"))
     waiver = waivers.parse({"until": "2026-03-09", "reason": "x", "owner": "y"})
-    assert results([("h", waivers.applied(drifted(), waiver, NOW))]) == []
+    assert results([("h", drifted().under(waiver, NOW))]) == []
     found = prints([("a", drifted()), ("b", drifted())])
     assert len(set(found)) == 2
     assert found == prints([("a", drifted("it says something else today")), ("b", drifted())])
@@ -63,7 +64,7 @@ def test_surefire_57_1899_and_mocha_jenkins_reporter_34_98_characters_that_xml_d
 
 
 def test_gitlab_237920_eslint_11068_and_awx_tests_are_told_apart_and_counts_are_known_variables():
-    found = read_tests([("a", drifted()), ("b", drifted()), ("c", compliance.refused("", compliance.COMPLIANT))])
+    found = read_tests([("a", drifted()), ("b", drifted()), ("c", compliance_maker.found())])
     assert len({(one.get("classname"), one.get("name")) for one in found}) == 3 and all(
         one.get("classname") for one in found
     )

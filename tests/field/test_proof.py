@@ -116,7 +116,7 @@ def switched(host):
 @pytest.mark.parametrize("source", ["likwid_320", "redhat_cip_hardware_134"])
 def test_siblings_that_were_taken_offline_one_by_one_stay_so_and_the_control_on(source, host):
     host.online -= {1, 3, 5, 7} if source == "likwid_320" else {5, 7}
-    host._show_all()
+    host._show()
     online = set(host.online)
     found = switched(host)
     assert (found.refused == "no sibling is online") == (source == "likwid_320"), found
@@ -198,7 +198,7 @@ TURNED = ["__".join(reversed(name.split("__"))) for name in PAIRS]
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_google_benchmark_1686_siblings_that_come_back_have_the_frequency_setting_of_the_arm(names, order, kernel):
     """Whichever comes first in a name: a governor that was set while a sibling was offline is none of the sibling."""
-    arms = selection.Arms(names, base.Host({}, Topology(), ORIGIN, files=kernel))
+    arms = selection.Arms(names, base.ArmHost({}, Topology(), ORIGIN, files=kernel))
     assert arms.left_out == []
     saved = arms.save()
     arms.begin(saved)

@@ -6,11 +6,12 @@ host with smt_pull; and about waivers.
 
 import datetime
 
+import compliance_maker
 import pytest
 import yaml
 from ansible_collections.threadwise.smt.plugins.action import smt_status
 from ansible_collections.threadwise.smt.plugins.module_utils._keep.pull import program
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, policy, rollout, waivers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import policy, rollout, waivers
 from pulling import Place, git
 
 
@@ -89,12 +90,12 @@ def of(until):
 
 
 def drifted(waiver, now=NOW):
-    return waivers.applied(compliance.refused("x", compliance.DRIFTED), waiver, now)
+    return compliance_maker.found("drifted").under(waiver, now)
 
 
 def test_inspec_5037_5570_cloud_custodian_1019_and_ggshield_872_days_and_moments_with_and_without_a_zone():
     for until in ("2021-07-07", "'2021-07-07'", '"2021-07-07T00:00:00Z"', "2021-07-07T00:00:00Z"):
-        assert of(until).until == datetime.date(2021, 7, 7) and drifted(of(until))["status"] == "waived"
+        assert of(until).until == datetime.date(2021, 7, 7) and drifted(of(until)).status == "waived"
     for until in ("2021-06-17T00:00:00", "2021-06-17T00:00:00+02:00", "2021-06-16"):
         assert of(until).days_left(NOW.astimezone()) in (0, -1)
 
@@ -108,6 +109,6 @@ def test_inspec_7391_a_day_of_yaml_where_none_is_expected(value):
 def test_kyverno_17473_an_exception_that_is_over_for_one_part_and_not_for_another():
     before, after = drifted(of("2021-06-17")), drifted(of("2021-06-16"))
     for one, is_waived in ((before, True), (after, False)):
-        assert (one["status"] in compliance.FINE) == is_waived == waivers.in_force(one)
-        assert rollout.is_pending({**one, "running": None}, reboot_ok=True) != is_waived
-        assert one["status"] in program.VERDICTS
+        assert one.status.row.is_fine == is_waived == one.is_excused
+        assert rollout.is_pending(one, reboot_ok=True) != is_waived
+        assert one.status in program.VERDICTS

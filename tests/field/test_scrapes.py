@@ -52,7 +52,7 @@ def judged(directory, text, hosts, scraped=None, labels=None, before=None, **opt
 def test_node_exporter_713_the_file_of_a_timer_that_stopped_is_shown_for_ever(tmp_path):
     """Also puppet-prometheus_reporter 84: the time of the file's own is what tells."""
     found_there = judged(tmp_path, Machine("h1", time.time() - 9 * HOUR).exported(), ["h1"])[0]
-    assert found_there["h1"]["status"] == "silent"
+    assert found_there["h1"].status == "silent"
 
 
 @pytest.mark.night
@@ -62,7 +62,7 @@ def test_prometheus_14320_a_label_that_changed_leaves_two_series_that_overlap(tm
     lines = after.exported().splitlines(keepends=True)
     text = before.exported() + "".join(line for line in lines if "status_timestamp" in line)
     found_there, _answer = judged(tmp_path, text, ["h1"])
-    assert found_there["h1"]["status"] == "compliant"
+    assert found_there["h1"].status == "compliant"
 
 
 def test_prometheus_2262_a_host_has_the_address_that_another_one_had(tmp_path):
@@ -71,7 +71,7 @@ def test_prometheus_2262_a_host_has_the_address_that_another_one_had(tmp_path):
     text = Machine("db1", now - 60, "10.0.0.5:9100", drifted()).exported()
     found_there, answer = judged(tmp_path, text, ["web1", "db1"], before=former)
     expected = {"db1": "drifted", "web1": "unknown_to_server"}
-    assert {host: one["status"] for host, one in found_there.items()} == expected
+    assert {host: one.status for host, one in found_there.items()} == expected
     assert answer.notes[0] == "Renamed: web1 is db1 now."
 
 
@@ -81,7 +81,7 @@ def test_zk_exporter_1_a_label_of_the_target_takes_the_place_of_that_in_the_file
     lines = Machine("web1", time.time() - 60).text().splitlines(keepends=True)
     text = "".join(line for line in lines if line[0] != "#")
     found_there, answer = judged(tmp_path, text, ["web1"], scraped={}, labels={"host": "rack7"})
-    assert found_there["web1"]["status"] == "compliant" and not answer.strangers
+    assert found_there["web1"].status == "compliant" and not answer.strangers
 
 
 @pytest.mark.night
@@ -91,8 +91,8 @@ def test_nvidia_gpu_exporter_97_an_instance_without_its_port_is_beside_the_one_w
     text = "".join(one.exported() for one in machines)
     # Two targets that are up, of which one has an older file, are two machines as far as anybody can see.
     found_there, _answer = judged(tmp_path, text, ["web1"], label="instance")
-    assert found_there["web1"]["status"] == "unknown"
-    assert "2 machines have this name: web1 says compliant" in found_there["web1"]["sentence"]
+    assert found_there["web1"].status == "unknown"
+    assert "2 machines have this name: web1 says compliant" in found_there["web1"].sentence
 
 
 @pytest.mark.night(after=1)
@@ -135,7 +135,7 @@ def test_awx_15589_slices_without_hosts_are_no_failure(tmp_path):
     (tmp_path / "5.json").write_text(make(Check([], now)))
     options = {"files": [str(tmp_path)], "max_age": None}
     answer = files.SOURCE.read(base.Asked(["h1", "h2"], [], now, options, lambda *_words: None, lambda _name: None))
-    assert {host: one["status"] for host, one in answer.judged} == {"h1": "compliant", "h2": "compliant"}
+    assert {host: one.status for host, one in answer.judged} == {"h1": "compliant", "h2": "compliant"}
     assert len(answer.notes) == 3 and all("checked no host: no host matches both" in note for note in answer.notes)
 
 

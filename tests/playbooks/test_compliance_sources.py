@@ -7,11 +7,11 @@ import json
 import re
 import time
 
+import compliance_maker
 import prometheus_server
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import json_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
 from simulated_fleet import Fleet
 from test_policy_fleet import recap, table
 from this_machine import GONE
@@ -99,7 +99,7 @@ def test_what_hosts_say_on_a_server_is_judged_and_its_credentials_are_not_shown(
 
 def made(fleet, statuses):
     """The file of another check."""
-    judged = [(name, compliance.refused("as found", status)) for name, status in statuses.items()]
+    judged = [(name, compliance_maker.found(status, "as found")) for name, status in statuses.items()]
     (fleet.directory / "other.json").write_text(json_text.document(Check(judged, NOW)))
     return {"smt_compliance_source": "files", "smt_compliance_files": ["other.json"]}
 

@@ -16,6 +16,7 @@ import time
 import urllib.parse
 import urllib.request
 
+import compliance_maker
 import prometheus_server
 import pytest
 import yaml
@@ -24,7 +25,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._keep.pull import m
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage import program, textfile
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, waivers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import waivers
 
 # It takes a real Prometheus with a fleet behind it.
 pytestmark = pytest.mark.night
@@ -43,7 +44,7 @@ def aspect(status):
 def host(status, kind, **known):
     running = aspect("drifted" if status == "drifted" else "compliant")
     usual = {"running": running, "reboot_pending": False, "hardware_class": kind}
-    return compliance.refused("x", status, **{**usual, **known})
+    return compliance_maker.found(status, **{**usual, **known})
 
 
 def fleet():
@@ -53,10 +54,10 @@ def fleet():
     today = [
         ("web01", host("compliant", "xeon", decision={"stale": ["another kernel"]})),
         ("web02", host("drifted", "xeon", configured=aspect("drifted"), decision={"stale": []})),
-        ("web03", waivers.applied(host("drifted", "xeon"), waiver, NOW)),
+        ("web03", host("drifted", "xeon").under(waiver, NOW)),
         ("db01", host("compliant", "epyc", reboot_pending=True, services=["nginx", "java"])),
         ("db02", host("unknown", "epyc")),
-        ("new01", compliance.refused("no route", compliance.UNREACHABLE)),
+        ("new01", compliance_maker.found("unreachable", "no route")),
     ]
     return metrics.metrics(Check(today, NOW, left_out=["gone"], earlier=gone))
 

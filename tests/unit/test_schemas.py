@@ -19,13 +19,14 @@ import pytest
 import result_maker
 from ansible_collections.community.general.plugins.filter import json_query
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads import metrics as workload_metrics
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import results
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, results
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import basis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import json_text, registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, policy, waivers
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.remediation import Call
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history import document as history
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.exposure import cores_in_use, exposure_report
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.proof import document as proof
@@ -107,24 +108,24 @@ def judged():
     unknown = facts_maker.made(facts, supported=None, active=None, control="absent")
     facts = facts_maker.made(facts)
     rests_on = basis.together([basis.Basis("6.1.0", "0x1", ("mds: Mitigation: x",), "1.0.0", None, True)], [NOW])
-    decision = {"rests_on": rests_on, "rechecks": [RECHECK], "stale": ["it is old"], "measure": ["a"]}
+    decision = compliance.Decision(rests_on, (RECHECK,), ("it is old",), ("a",))
     waiver = waivers.parse({"until": "2026-03-01", "reason": "measured by the vendor", "owner": "jo"})
     return [
-        ("a", {**compliance.judge(facts, off, "both"), "decision": decision}),
+        ("a", parts.changed(compliance.judge(facts, off, "both"), decision=decision)),
         ("b", compliance.judge(unknown, off, "both")),
         ("c", compliance.refused("it returned no facts", wanted="disabled", scope="runtime")),
-        ("d", compliance.refused("no policy is set", compliance.BAD_POLICY)),
+        ("d", compliance.refused("no policy is set", Status.BAD_POLICY)),
         ("e", compliance.from_registered({"unreachable": True, "msg": "no route"})),
-        ("h", compliance.refused("its last word is old", compliance.SILENT)),
-        ("i", compliance.refused("the server has no word of it", compliance.UNKNOWN_TO_SERVER)),
-        ("g", waivers.applied(compliance.judge(facts, off, "both"), waiver, NOW)),
+        ("h", compliance.refused("its last word is old", Status.SILENT)),
+        ("i", compliance.refused("the server has no word of it", Status.UNKNOWN_TO_SERVER)),
+        ("g", compliance.judge(facts, off, "both").under(waiver, NOW)),
     ]
 
 
 def test_what_compliance_writes_is_as_its_schema_says():
     seen = {"a": looks.looked(), "b": cores_in_use.host("b", {"msg": "no route"}, []), "c": looks.looked(use=None)}
     document = json.loads(json_text.document(Check(judged(), NOW, looks=seen)))
-    assert {host["status"] for host in document["hosts"]} == set(compliance.STATUSES) - {"compliant"}
+    assert {host["status"] for host in document["hosts"]} == set(Status) - {"compliant"}
     without = json.loads(json_text.document(Check((), NOW, call=Call(error="smt_polciy is no variable"))))
     for one in (document, without):
         checked("compliance").validate(one)
@@ -175,9 +176,9 @@ PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "queries.md").read_text(enc
 EXAMPLES = re.findall(r"```console\n\$ ([^\n]+)\n(.*?)```", PAGE, re.DOTALL)
 KNOWN = {"wanted": "disabled", "hardware_class": "c1", "reboot_pending": False}
 JUDGED = [
-    ("web01", compliance.refused("SMT is enabled, and the policy wants disabled", compliance.DRIFTED, **KNOWN)),
-    ("web02", compliance.refused("SMT is as the policy wants", compliance.COMPLIANT, **KNOWN)),
-    ("db1", compliance.refused("no route to host", "unreachable")),
+    ("web01", compliance.refused("SMT is enabled, and the policy wants disabled", Status.DRIFTED, **KNOWN)),
+    ("web02", compliance.refused("SMT is as the policy wants", Status.COMPLIANT, **KNOWN)),
+    ("db1", compliance.refused("no route to host", Status.UNREACHABLE)),
 ]
 
 

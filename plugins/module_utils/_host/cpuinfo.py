@@ -63,9 +63,9 @@ def parse(text: str) -> CpuInfo:
     patterns = _PROCESSOR
     for line in text.split("\n"):
         if line.startswith(("processor", "CPU", "cpu number")):
-            cpu = _cpu(line, patterns)
-            if cpu is not None:
-                fields = blocks.setdefault(cpu, {})
+            match = patterns[0].fullmatch(line) or patterns[1].fullmatch(line)
+            if match is not None and int(match.group(1)) <= cpulist.MAX_CPU:
+                fields = blocks.setdefault(int(match.group(1)), {})
                 fields.update(_S390_PAIR.findall(line))
                 continue
         name, colon, value = line.partition(":")
@@ -74,12 +74,6 @@ def parse(text: str) -> CpuInfo:
             if not blocks and common.get("vendor_id") == "IBM/S390":
                 patterns = _S390_PROCESSOR
     return CpuInfo(common, blocks)
-
-
-def _cpu(line: str, patterns: "t.Iterable[re.Pattern[str]]") -> "int | None":
-    match = next(filter(None, (pattern.fullmatch(line) for pattern in patterns)), None)
-    cpu = -1 if match is None else int(match.group(1))
-    return cpu if 0 <= cpu <= cpulist.MAX_CPU else None
 
 
 def number(fields: "t.Mapping[str, str]", name: str) -> "int | None":

@@ -48,7 +48,20 @@ def parse(text: object, most: int = MAX_CPU + 1) -> "tuple[int, ...]":
     cpus: list[int] = []
     ascending = True
     for part in text.split(","):
-        start, end = _bounds(part, text)
+        match = _RANGE.fullmatch(part.strip())
+        start = -1 if match is None else int(match.group(1))
+        end = start if match is None or match.group(2) is None else int(match.group(2))
+        if not 0 <= start <= end <= MAX_CPU:
+            raise CpuListError(
+                f"{quoted(text)} is not a valid CPU list: "
+                + (
+                    f"{quoted(part)} is neither a CPU number nor a range such as 0-3"
+                    if start < 0
+                    else f"the range {quoted(part)} runs backwards"
+                    if end < start
+                    else f"{quoted(part)} is above {MAX_CPU}, the highest CPU number accepted"
+                )
+            )
         if cpus and start <= cpus[-1]:
             ascending = False
         if len(cpus) + end + 1 - start > most:
@@ -77,24 +90,6 @@ def is_cpus(value: object) -> bool:
         and len(value) <= MAX_CPU + 1
         and all(isinstance(cpu, int) and not isinstance(cpu, bool) and 0 <= cpu <= MAX_CPU for cpu in value)
     )
-
-
-def _bounds(part: str, text: str) -> "tuple[int, int]":
-    match = _RANGE.fullmatch(part.strip())
-    if match is None:
-        raise CpuListError(
-            f"{quoted(text)} is not a valid CPU list: {quoted(part)} is neither a CPU number nor a range such as 0-3"
-        )
-    start = int(match.group(1))
-    end = start if match.group(2) is None else int(match.group(2))
-    if end < start:
-        raise CpuListError(f"{quoted(text)} is not a valid CPU list: the range {quoted(part)} runs backwards")
-    if end > MAX_CPU:
-        raise CpuListError(
-            f"{quoted(text)} is not a valid CPU list: {quoted(part)} is above {MAX_CPU}, the highest CPU number"
-            " accepted"
-        )
-    return start, end
 
 
 def parse_mask(text: object) -> "tuple[int, ...]":
@@ -147,19 +142,18 @@ def render(cpus: "t.Iterable[int]") -> str:
     Raises:
         CpuListError: a value is not a valid CPU number.
     """
-    ranges: list[tuple[int, int]] = []
-    for cpu in sorted({_cpu_number(value) for value in cpus}):
-        if ranges and cpu == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], cpu)
-        else:
-            ranges.append((cpu, cpu))
-    return ",".join(str(start) if start == end else f"{start}-{end}" for start, end in ranges)
-
-
-def _cpu_number(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_CPU:
-        raise CpuListError(f"{quoted(value)} is not a valid CPU number: expected an integer from 0 to {MAX_CPU}")
-    return int(value)
+    numbers = set()
+    for cpu in cpus:
+        if isinstance(cpu, bool) or not isinstance(cpu, int) or not 0 <= cpu <= MAX_CPU:
+            raise CpuListError(f"{quoted(cpu)} is not a valid CPU number: expected an integer from 0 to {MAX_CPU}")
+        numbers.add(cpu)
+    ranges, start = [], 0
+    for cpu in sorted(numbers):
+        if cpu - 1 not in numbers:
+            start = cpu
+        if cpu + 1 not in numbers:
+            ranges.append(f"{start}-{cpu}" if start < cpu else f"{cpu}")
+    return ",".join(ranges)
 
 
 def _checked(text: object, kind: str) -> str:

@@ -171,27 +171,25 @@ class HostFs:
             self.note(f"{self.path(path)} cannot be read: {getattr(error, 'strerror', None) or error}.")
 
     def _bytes(self, path: str, size: int) -> bytes:
-        descriptor = self._open(path)
+        # This opens the file that was checked, even if its name now refers to another one.
+        found = None if self.is_host else self._find(path)
         try:
-            # A FIFO or a device below a hostile sysroot could block or never end: only regular files are read.
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "it is not a regular file")
-            data = os.read(descriptor, min(size, _PAGE))
-            # Only files of procfs return less than the requested size before their end.
-            if len(data) == _PAGE or (data and path.startswith("proc/")):
-                data = _rest(descriptor, data, size)
-            return data
+            descriptor = os.open(self._prefix + path if found is None else f"/proc/self/fd/{found}", _FLAGS)
         finally:
-            os.close(descriptor)
-
-    def _open(self, path: str) -> int:
-        """Return a descriptor to read a file from."""
-        if self.is_host:
-            return os.open(self.path(path), _FLAGS)
-        descriptor = self._find(path)
+            if found is not None:
+                os.close(found)
         try:
-            # This opens the file that was checked, even if its name now refers to another one.
-            return os.open(f"/proc/self/fd/{descriptor}", _FLAGS)
+            # A FIFO or a device could block or never end: only regular files are read.
+            if found is None and not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "it is not a regular file")
+            chunks = [os.read(descriptor, min(size, _PAGE))]
+            # Only files of procfs return less than the requested size before their end.
+            if len(chunks[0]) == _PAGE or path.startswith("proc/"):
+                left = size - len(chunks[0])
+                while chunks[-1] and left > 0:
+                    chunks.append(os.read(descriptor, min(left, 65536)))
+                    left -= len(chunks[-1])
+            return b"".join(chunks)
         finally:
             os.close(descriptor)
 
@@ -225,15 +223,19 @@ class HostFs:
     def names(self, path: str) -> "list[str]":
         """Return the sorted names in a directory; none when it is missing or unreadable."""
         try:
-            descriptor = self._find(path, os.O_DIRECTORY)
-            try:
-                return sorted(os.listdir(f"/proc/self/fd/{descriptor}"))
-            finally:
-                os.close(descriptor)
+            return sorted(self.listing(path))
         except OSError as error:
             if error.errno not in _MISSING:
                 self.note(f"{self.path(path)} cannot be listed: {error.strerror}.")
             return []
+
+    def listing(self, path: str) -> "list[str]":
+        """Return the names in a directory; raise OSError when it is missing or unreadable."""
+        descriptor = self._find(path, os.O_DIRECTORY)
+        try:
+            return os.listdir(f"/proc/self/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
 
     def status(self, path: str) -> "os.stat_result | None":
         """Return the status of a file (of a symbolic link itself, not of its target),
@@ -367,15 +369,3 @@ class HostFs:
             return os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         finally:
             os.close(descriptor)
-
-
-def _rest(descriptor: int, data: bytes, size: int) -> bytes:
-    chunks = [data]
-    left = size - len(data)
-    while left > 0:
-        chunk = os.read(descriptor, min(left, 65536))
-        if not chunk:
-            break
-        chunks.append(chunk)
-        left -= len(chunk)
-    return b"".join(chunks)

@@ -15,6 +15,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import
 
 SCHEMA_VERSION = 1
 
+FOLDERS = ("run/threadwise-smt", "var/lib/threadwise-smt")
+"""The folders of what modules keep on a host, below the sysroot."""
+
 _BOOT_ID = "proc/sys/kernel/random/boot_id"
 _Content = t.TypeVar("_Content")
 
@@ -132,6 +135,30 @@ class StateFile(t.NamedTuple):
                     f"{fs.path(checked)} is not owned by root, or is writable by other users: correct its owner and"
                     " mode if you trust it, or remove it"
                 )
+
+
+class Kept:
+    """Which files and folders are in those of the state files, by one listing each. In one that cannot be listed there
+    may be any: who reads it says why it cannot.
+
+    Args:
+        fs: the host's files.
+    """
+
+    def __init__(self, fs: files.HostFs) -> None:
+        self._paths: set[str] = set()
+        self._unlisted: tuple[str, ...] = ()
+        for folder in FOLDERS:
+            try:
+                for name in fs.listing(folder):
+                    self._paths.add(f"{folder}/{name}")
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError:
+                self._unlisted += (folder,)
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._paths or path.startswith(self._unlisted)
 
 
 def boot_id(fs: files.HostFs) -> str:

@@ -14,13 +14,13 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import (
     cpulist,
     files as host_files,
     kernel_files,
+    state_file,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._host.compat.typing_forms import TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._know.consumers import find, history
 from ansible_collections.threadwise.smt.plugins.module_utils._know.machine import (
     hypervisor,
     ppc64_cpu,
-    provider,
     vulnerabilities,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._know.siblings import (
@@ -29,17 +29,13 @@ from ansible_collections.threadwise.smt.plugins.module_utils._know.siblings impo
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._know.topology import cache as topology_cache, seen_cpus
 from ansible_collections.threadwise.smt.plugins.module_utils._know.topology.topology import Topology, read_topology
-from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import (
-    detection as boot_detection,
-    facts as boot_facts,
-)
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import detection as boot_detection
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.visit import record as boot_visit
 from ansible_collections.threadwise.smt.plugins.module_utils._set.rollback import record as rollback_record
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import (
     snapshot as smt_snapshot,
     state as smt_state,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.at_boot import persistence
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.rollback import pending as pending_rollback
 from ansible_collections.threadwise.smt.plugins.module_utils._set.slot import record as slot_record
 
@@ -75,6 +71,15 @@ ARCHITECTURE_SIGNS = (
     ("CPU Family", "Loongson-64bit", "loongarch64"),
     ("cpu", "UltraSparc", "sparc64"),
 )
+# Why the kernel switches nothing, by what smt/control reads.
+_NOT_SWITCHED = {
+    smt_state.ABSENT: "this kernel has no {} (added in Linux 4.19 on x86, later on other architectures)",
+    smt_state.FORCE_OFF: "smt/control reads forceoff: siblings come back only by a reboot without nosmt=force",
+    smt_state.NOT_SUPPORTED: (
+        "smt/control reads notsupported: no SMT on this machine, or it is off in firmware, or the hypervisor shows one"
+        " thread per core"
+    ),
+}
 
 
 class Methods(TypedDict):
@@ -102,11 +107,12 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
     Raises:
         SiblingsError: the siblings that are asked for are not valid, or not known on this host
     """
-    saved = _snapshot(fs)
-    kernel = kernel_topology(fs)
-    measured = sibling_cache.load(fs)
-    topology = sibling_source.applied(kernel, siblings, measured)
-    control = read_control(fs)
+    kept = state_file.Kept(fs)
+    saved = _snapshot(fs) if smt_snapshot.PATH in kept or pending_rollback.ROLLED_BACK_PATH in kept else None
+    kernel = kernel_topology(fs, kept)
+    measured = sibling_cache.load(fs) if sibling_cache.PATH in kept else None
+    topology = kernel if siblings == sibling_source.KERNEL else sibling_source.applied(kernel, siblings, measured)
+    control = (fs.read(smt_state.CONTROL) or "").strip(" \t\r\n\0") or smt_state.ABSENT
     shown = seen_cpus.contradiction(fs, topology.online)
     if shown:
         fs.note(f"{shown}.")
@@ -114,7 +120,9 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
     loader = boot_detection.find_loader(fs)
     guest_of = hypervisor.detect(fs)
     supported = None if shown else _supported(control, topology)
-    consumers = _consumers(fs, topology, active)
+    running = find.running(kernel_files.KernelFiles(fs.sysroot))
+    has_consumers = running or history.PATH in kept
+    consumers = _consumers(fs, running, topology, active) if has_consumers else find.Facts([], [])
     facts = {
         "supported": supported,
         "control": control,
@@ -126,8 +134,8 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
             "present": cpulist.render([*topology.present, *topology.unavailable]),
             **{name: cpulist.render(getattr(topology, name)) for name in ("possible", "online", "offline", "isolated")},
         },
-        "packages": [cpulist.render(package) for package in topology.packages],
-        "sibling_groups": [cpulist.render(core) for core in topology.cores],
+        "packages": list(map(cpulist.render, topology.packages)),
+        "sibling_groups": list(map(cpulist.render, topology.cores)),
         "primaries": cpulist.render(topology.primaries),
         "secondaries": cpulist.render(topology.secondaries),
         "nodes": {str(node): cpulist.render(cpus) for node, cpus in topology.nodes.items()},
@@ -135,25 +143,26 @@ def gather(fs: host_files.HostFs, siblings: object = sibling_source.KERNEL) -> "
         "source": topology.source,
         "complete": topology.complete,
         "measured": measured,
-        "boot": boot_facts.read(fs, loader),
+        "boot": boot_detection.facts(fs, loader),
         "vulnerabilities": vulnerabilities.read(fs, guest_of is not None, active),
         "hypervisor": guest_of,
-        "provider": provider.about_threads(fs, supported),
+        "provider": hypervisor.about_threads(fs, supported),
         "kernel": (fs.read("proc/sys/kernel/osrelease") or "").strip() or None,
         "ppc64_cpu": ppc64_cpu.read(fs),
         "methods": {
             "runtime": _runtime_methods(fs, control, topology, shown),
-            "boot": boot_facts.methods(loader, _write_blocked_by(fs, ("boot", "etc"))),
+            "boot": boot_detection.methods(loader, _write_blocked_by(fs, ("boot", "etc"))),
         },
         "hardware_class": hardware_class(fs, kernel, guest_of),
         "online_before": cpulist.render(saved["cpu"]["online"]) if saved else None,
-        "pending_rollback": rollback_record.pending(fs),
-        "pending_change": _pending_change(fs),
-        "reboot_slot": slot_record.pending(fs),
+        "pending_rollback": rollback_record.pending(fs) if rollback_record.FILE.path in kept else None,
+        "pending_change": _pending_change(fs) if pending_rollback.PATH in kept else None,
+        "reboot_slot": slot_record.pending(fs) if slot_record.FILE.path in kept else None,
         "consumers": consumers.now,
         "consumers_after_switch": consumers.after_switch,
     }
-    boot_visit.note_problem(fs)
+    if boot_visit.PROGRAM in kept:
+        boot_visit.note_problem(fs)
     facts["problems"] = fs.problems
     return facts
 
@@ -166,7 +175,7 @@ def _pending_change(fs: host_files.HostFs) -> "dict[str, t.Any] | None":
     return None if pending is None else {"by": pending["by"], "seconds_left": pending_rollback.seconds_left(pending)}
 
 
-def _consumers(fs: host_files.HostFs, topology: Topology, active: "bool | None") -> find.Facts:
+def _consumers(fs: host_files.HostFs, running: find.Running, topology: Topology, active: "bool | None") -> find.Facts:
     """Return who counted CPUs before this collection changed them, and believes in that number still; and who would
     believe in another number after SMT is switched, of each core in use to one thread or to all of them.
     """
@@ -174,7 +183,7 @@ def _consumers(fs: host_files.HostFs, topology: Topology, active: "bool | None")
     used = [core for core in topology.cores if online.intersection(core)]
     switched = [min(online.intersection(core)) for core in used] if active else itertools.chain(*used)
     after = online if active is None else (online - {cpu for core in used for cpu in core}).union(switched)
-    return find.facts(kernel_files.KernelFiles(fs.sysroot), history.load(fs, online), after)
+    return find.facts(running, history.load(fs, online), after)
 
 
 def _snapshot(fs: host_files.HostFs) -> "smt_snapshot.Snapshot | None":
@@ -182,15 +191,16 @@ def _snapshot(fs: host_files.HostFs) -> "smt_snapshot.Snapshot | None":
     or if the snapshot cannot be read.
     """
     try:
-        return smt_snapshot.load(fs, persistence.is_kept(fs))
+        return smt_snapshot.load(fs)
     except smt_snapshot.SmtSnapshotError as error:
         fs.note(f"Which CPUs were off on purpose is not known: {error}.")
         return None
 
 
-def kernel_topology(fs: host_files.HostFs) -> Topology:
-    """Return what the kernel shows, and what it showed before CPUs went offline."""
-    return _with_seen(read_topology(fs, topology_cache.load(fs)), smt_snapshot.seen_cores(fs))
+def kernel_topology(fs: host_files.HostFs, kept: state_file.Kept) -> Topology:
+    """Return what the kernel shows, and what it showed before CPUs went offline, by the state files that are kept."""
+    topology = read_topology(fs, topology_cache.load(fs) if topology_cache.PATH in kept else None)
+    return _with_seen(topology, smt_snapshot.seen_cores(fs)) if smt_snapshot.SEEN_PATH in kept else topology
 
 
 def _with_seen(topology: Topology, seen: smt_state.Cores) -> Topology:
@@ -209,11 +219,6 @@ def _with_seen(topology: Topology, seen: smt_state.Cores) -> Topology:
     )
     placed = {cpu for package in packages for cpu in package} if packages else set(core_of)
     return topology._replace(cores=tuple(cores), packages=packages, source="saved", complete=placed >= present)
-
-
-def read_control(fs: host_files.HostFs) -> str:
-    """Return what smt/control reads, or ``absent`` if the kernel has no such file."""
-    return (fs.read(smt_state.CONTROL) or "").strip(" \t\r\n\0") or smt_state.ABSENT
 
 
 def _supported(control: str, topology: Topology) -> "bool | None":
@@ -251,7 +256,7 @@ def _active(fs: host_files.HostFs, topology: Topology) -> "bool | None":
         return text == "1"
     if siblings_online:
         return True
-    placed = {cpu for core in topology.cores for cpu in core}
+    placed = set(itertools.chain(*topology.cores))
     return False if placed and placed.issuperset(topology.online) else None
 
 
@@ -259,16 +264,14 @@ def _runtime_methods(fs: host_files.HostFs, control: str, topology: Topology, sh
     """Return the methods that can change the SMT state at run time on this host; none where what it shows of its CPUs
     contradicts itself (``shown``).
     """
-    reasons = {
-        "smt_control": shown or _control_blocked_by(fs, control, topology),
-        "cpu_online": shown or _online_blocked_by(fs, control, topology),
-    }
-    possible = [name for name, reason in reasons.items() if reason is None]
-    return {
-        "chosen": possible[0] if possible else None,
-        "possible": possible,
-        "impossible": {name: reason for name, reason in reasons.items() if reason is not None},
-    }
+    possible, impossible = [], {}
+    for name, blocked_by in (("smt_control", _control_blocked_by), ("cpu_online", _online_blocked_by)):
+        reason = shown or blocked_by(fs, control, topology)
+        if reason is None:
+            possible.append(name)
+        else:
+            impossible[name] = reason
+    return {"chosen": possible[0] if possible else None, "possible": possible, "impossible": impossible}
 
 
 def _control_blocked_by(fs: host_files.HostFs, control: str, topology: Topology) -> "str | None":
@@ -277,26 +280,11 @@ def _control_blocked_by(fs: host_files.HostFs, control: str, topology: Topology)
         return f"smt/control knows only the kernel's siblings, and these are {topology.source}"
     if topology.complete and not topology.secondaries and control == smt_state.ON:
         return "no core has a second thread: it is off in firmware, or the processor has none"
-    return _control_reads(fs, control) or _write_blocked_by(fs, (smt_state.CONTROL,))
-
-
-def _control_reads(fs: host_files.HostFs, control: str) -> "str | None":
-    """Return why the kernel switches nothing where smt/control reads so, or None."""
-    if control == smt_state.ABSENT:
-        return (
-            f"this kernel has no {fs.path(smt_state.CONTROL)} (added in Linux 4.19 on x86, later on other"
-            " architectures)"
-        )
-    if control == smt_state.FORCE_OFF:
-        return "smt/control reads forceoff: siblings come back only by a reboot without nosmt=force"
-    if control == smt_state.NOT_SUPPORTED:
-        return (
-            "smt/control reads notsupported: no SMT on this machine, or it is off in firmware, or the hypervisor shows"
-            " one thread per core"
-        )
+    if control in _NOT_SWITCHED:
+        return _NOT_SWITCHED[control].format(fs.path(smt_state.CONTROL))
     if not smt_state.is_switchable(control):
         return f"smt/control reads {cpulist.quoted(control)}: the kernel cannot switch SMT on this architecture"
-    return None
+    return _write_blocked_by(fs, (smt_state.CONTROL,))
 
 
 def _online_blocked_by(fs: host_files.HostFs, control: str, topology: Topology) -> "str | None":
@@ -310,7 +298,7 @@ def _online_blocked_by(fs: host_files.HostFs, control: str, topology: Topology) 
             else "the core of some CPU is not known, so the siblings are not known either"
         )
     files = [f"{smt_state.CPU_DIRECTORY}/cpu{cpu}/online" for cpu in topology.secondaries]
-    if all(fs.status(file) is None for file in files):
+    if not any(map(fs.status, files)):
         return "no sibling has a file cpuN/online: this kernel has no CPU hot-plug"
     return _write_blocked_by(fs, files[:1])
 
@@ -351,7 +339,7 @@ def hardware_class(fs: host_files.HostFs, topology: Topology, guest_of: "str | N
         sorted(map(len, topology.packages)),
         sizes["max"],
         guest_of,
-        [fields.get(name) for name in CLASS_FIELDS],
+        list(map(fields.get, CLASS_FIELDS)),
     ]
     digest = hashlib.sha256(json.dumps(parts).encode("utf-8")).hexdigest()
     return "-".join((name, shape, topology.numbering, digest[:8]))

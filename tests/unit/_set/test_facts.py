@@ -4,12 +4,13 @@
 import dataclasses
 import json
 import os
+import sys
 
 import pytest
 import sysfs_tree
 import yaml
 from ansible.module_utils import basic
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files, state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._know.machine import (
     hypervisor,
     ppc64_cpu,
@@ -53,6 +54,32 @@ def test_the_facts_are_those_that_are_documented(tmp_path):
     assert shown(facts, expected) == expected and facts["sibling_groups"][:2] == ["0,18", "1,19"]
     name, _mark, digest = facts["hardware_class"].rpartition("-")
     assert name == "x86_64-2s18c36t-split" and len(digest) == 8
+
+
+def test_what_a_host_does_not_have_is_not_entered(tmp_path):
+    """State files that are not there, kinds of consumers that do not run, and boot loaders without a sign."""
+    fs, entered = files_of(tmp_path, sysfs_tree.files(MACHINE)), set()
+
+    def note(frame, event, _argument):
+        if event == "call" and "/smt/plugins/" in frame.f_code.co_filename:
+            entered.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+
+    sys.setprofile(note)
+    try:
+        smt_facts_module.gather(fs)
+    finally:
+        sys.setprofile(None)
+    assert 0 < len({file for file, _line in entered}) <= 20 and len(entered) <= 90
+
+
+@pytest.mark.parametrize("folder", state_file.FOLDERS)
+def test_state_files_in_a_folder_that_cannot_be_listed_may_be_there(tmp_path, folder):
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    outside.mkdir()
+    (root / folder).parent.mkdir(parents=True)
+    (root / folder).symlink_to(outside)
+    problems = gather(root)["problems"]
+    assert problems and all(one.startswith(f"{root / folder}/") and "link leads out" in one for one in problems)
 
 
 def test_which_cpus_were_online_before_the_first_change(tmp_path):

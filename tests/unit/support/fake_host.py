@@ -10,7 +10,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import
     change as smt_change,
     snapshot as smt_snapshot,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.at_boot import persistence
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.rollback import (
     pending,
     program,
@@ -73,7 +72,7 @@ class Host(FakeKernel):
     def saved(self):
         """The snapshot, as the next request finds it."""
         fs = host_files.HostFs(self.sysroot)
-        return smt_snapshot.load(fs, persistence.is_kept(fs))
+        return smt_snapshot.load(fs)
 
     def pending(self):
         return pending.load(host_files.HostFs(self.sysroot))

@@ -5,10 +5,10 @@
 import dataclasses
 import datetime
 
+import compliance_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._keep.pull import metrics as of_pull
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
 
 HONOURED = {"honor_labels": True}
 HOUR = 3600.0
@@ -38,7 +38,7 @@ class Machine:
 def found(status, sentence="", **known):
     """Return what a check found of a host."""
     of_all = {"wanted": "disabled", "scope": "runtime", "hardware_class": "x86_64-2s64c128t-split"}
-    return dict(compliance.refused(sentence, status, **of_all, **known), sentence=sentence)
+    return compliance_maker.found(status, sentence, **of_all, **known)
 
 
 def drifted():

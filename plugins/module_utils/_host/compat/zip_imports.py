@@ -13,7 +13,7 @@ import sys
 import typing as t
 import zipimport
 
-_CODE = __name__.rpartition("._compat.")[0] + "."
+_CODE = __name__.rpartition("._host.")[0] + "."
 
 
 class _Finder:

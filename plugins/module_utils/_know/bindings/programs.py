@@ -62,7 +62,7 @@ def running(files: ReadableFiles, names: "t.Container[str]", anybodys: "t.Contai
         anybodys: those that count whoever runs them; the others only where root does.
     """
     programs = []
-    for pid in [name for name in files.names("proc") if name.isdigit()][:MAX_PROCESSES]:
+    for pid in list(filter(str.isdigit, files.names("proc")))[:MAX_PROCESSES]:
         name = (files.read(f"proc/{pid}/comm") or "").strip()
         if name in names and (name in anybodys or is_roots(files, pid)):
             arguments = files.read(f"proc/{pid}/cmdline")

@@ -17,6 +17,10 @@ from ansible_collections.threadwise.smt.plugins.module_utils._know.consumers.kin
 
 KINDS = {kind.name: kind for kind in registry.KINDS}
 _KIND_OF = {program: kind for kind in registry.KINDS for program in kind.programs}
+# Those that count whoever runs them.
+_ANYBODYS = {program for program, kind in _KIND_OF.items() if not kind.is_roots}
+# Links of the units that are started at each boot.
+_ENABLED = "etc/systemd/system/multi-user.target.wants"
 MAX_FACTS = 100
 _LONGEST_NAME = 64
 _UNIT = re.compile(r"/([^/\s]{1,255}\.(?:service|scope))(?:/|$)", re.MULTILINE)
@@ -47,7 +51,7 @@ def wrong(host: kernel_files.KernelFiles, online: base.Online) -> "list[Found]":
         host: the host.
         online: its CPUs.
     """
-    return _wrong(_running(host), online)
+    return _wrong(running(host), online)
 
 
 class Facts(t.NamedTuple):
@@ -62,15 +66,17 @@ class Facts(t.NamedTuple):
     after_switch: "list[dict[str, t.Any]]"
 
 
-def facts(host: kernel_files.KernelFiles, online: base.Online, after_switch: "t.Iterable[int]") -> Facts:
+Running = t.Dict[str, t.List[base.Process]]
+
+
+def facts(running: Running, online: base.Online, after_switch: "t.Iterable[int]") -> Facts:
     """Return the consumers that are wrong, and those that would be.
 
     Args:
-        host: the host.
-        online: its CPUs, now and earlier.
+        running: from :func:`running`.
+        online: the CPUs of their host, now and earlier.
         after_switch: the CPUs that it would have.
     """
-    running = _running(host)
     now = _wrong(running, online)
     # Whatever counts has counted before that.
     after = _wrong(running, online.after(math.inf, after_switch))
@@ -78,25 +84,26 @@ def facts(host: kernel_files.KernelFiles, online: base.Online, after_switch: "t.
     return Facts(_facts(now), _facts([entry for entry in after if entry.consumer.process.pid not in pids]))
 
 
-_Running = t.Dict[str, t.List[base.Process]]
-
-
-def _running(host: kernel_files.KernelFiles) -> _Running:
-    """Return the processes of each kind."""
-    reader = _Reader(host)
-    by_kind: _Running = {}
-    anybodys = {program for program, kind in _KIND_OF.items() if not kind.is_roots}
-    for program in programs.running(host, _KIND_OF, anybodys):
-        by_kind.setdefault(_KIND_OF[program.name].name, []).extend(reader.process(program))
-    for kind in registry.KINDS:
-        by_kind[kind.name] = by_kind.get(kind.name) or kind.down(host)
+def running(host: kernel_files.KernelFiles) -> Running:
+    """Return the processes of each kind that has any on a host."""
+    by_kind: Running = {}
+    found = programs.running(host, _KIND_OF, _ANYBODYS)
+    if found:
+        reader = _Reader(host)
+        for program in found:
+            by_kind.setdefault(_KIND_OF[program.name].name, []).extend(reader.process(program))
+    enabled = host.names(_ENABLED)
+    for name, kind in KINDS.items():
+        for service in kind.services:
+            if service in enabled and not by_kind.get(name):
+                by_kind[name] = [base.Process(0, name, (), 0, 0, 0, frozenset(), None, service, service, host)]
     return by_kind
 
 
-def _wrong(running: _Running, online: base.Online) -> "list[Found]":
+def _wrong(by_kind: Running, online: base.Online) -> "list[Found]":
     entries = [
         Found(KINDS[name], consumer)
-        for name, processes in sorted(running.items())
+        for name, processes in sorted(by_kind.items())
         for consumer in KINDS[name].find(processes, online)
     ]
     # Of the others anybody may start as many as can be named.

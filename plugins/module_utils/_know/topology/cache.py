@@ -91,15 +91,11 @@ def load(fs: HostFs) -> "Topology | None":
 
 def machine_key(fs: HostFs) -> str:
     """Return a SHA-256 (hexadecimal) of the machine's identity and CPU model. It does not reveal either of them."""
-    identity = next(
-        (
-            name + "=" + text.strip(" \t\r\n\0")
-            for name, text in ((name, fs.read(name)) for name in _IDENTITY_FILES)
-            if text
-        ),
-        "",
-    )
-    return _key(identity, fs)
+    for name in _IDENTITY_FILES:
+        text = fs.read(name)
+        if text:
+            return _key(name + "=" + text.strip(" \t\r\n\0"), fs)
+    return _key("", fs)
 
 
 def _key(identity: str, fs: HostFs) -> str:

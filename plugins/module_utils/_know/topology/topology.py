@@ -17,6 +17,8 @@ on old kernels). Only a topology cache that was saved while all CPUs were online
 is unknown are omitted, and `complete` is False.
 """
 
+import functools
+import itertools
 import re
 import types
 import typing as t
@@ -31,13 +33,18 @@ BLANK = " \t\r\n\0"
 _CPU_NAME = re.compile(r"cpu([0-9]{1,6})")
 _NODE_NAME = re.compile(r"node([0-9]{1,6})")
 _ID = re.compile(r"[0-9]{1,10}")
-_CORE_FILES: "tuple[tuple[str, t.Callable[[str], tuple[int, ...]]], ...]" = (
+_Groups = t.List[t.Tuple[int, ...]]
+_Parse = t.Callable[[str], t.Tuple[int, ...]]
+_Files = t.Tuple[t.Tuple[str, _Parse], ...]
+# The blocks of /proc/cpuinfo.
+_Processors = t.Callable[[], t.Dict[int, t.Dict[str, str]]]
+_CORE_FILES: _Files = (
     ("core_cpus_list", cpulist.parse),
     ("thread_siblings_list", cpulist.parse),
     ("core_cpus", cpulist.parse_mask),
     ("thread_siblings", cpulist.parse_mask),
 )
-_PACKAGE_FILES: "tuple[tuple[str, t.Callable[[str], tuple[int, ...]]], ...]" = (
+_PACKAGE_FILES: _Files = (
     ("package_cpus_list", cpulist.parse),
     ("core_siblings_list", cpulist.parse),
     ("package_cpus", cpulist.parse_mask),
@@ -77,13 +84,12 @@ class Topology(t.NamedTuple):
     @property
     def offline(self) -> "tuple[int, ...]":
         """CPUs that are present and not online."""
-        online = set(self.online)
-        return tuple(cpu for cpu in self.present if cpu not in online)
+        return tuple(sorted(set(self.present).difference(self.online)))
 
     @property
     def primaries(self) -> "tuple[int, ...]":
         """The first CPU of each core."""
-        return tuple(core[0] for core in self.cores)
+        return tuple(map(min, self.cores))
 
     @property
     def secondaries(self) -> "tuple[int, ...]":
@@ -97,12 +103,11 @@ class Topology(t.NamedTuple):
         """
         if not self.cores:
             return {"min": None, "max": None, "online_max": None}
-        online = set(self.online)
-        sizes = [len(core) for core in self.cores]
+        sizes, online = list(map(len, self.cores)), set(self.online)
         return {
             "min": min(sizes),
             "max": max(sizes),
-            "online_max": max(sum(cpu in online for cpu in core) for core in self.cores),
+            "online_max": max(map(len, map(online.intersection, self.cores))),
         }
 
     @property
@@ -132,77 +137,56 @@ def read_topology(fs: host_files.HostFs, saved: "Topology | None" = None) -> Top
         fs: the host's files.
         saved: topology that was saved while all CPUs were online, already checked to be of this machine (`cache.load`).
     """
-    folders = _cpu_folders(fs)
-    processors = _Processors(fs)
+    # It is slow on large hosts: read once, where it is needed.
+    processors = functools.lru_cache(maxsize=None)(lambda: cpuinfo.read(fs).blocks)
+    folders = _numbered(fs, CPU_DIR, _CPU_NAME)
     listed, online = _present_and_online(fs, folders, processors)
-    gone = seen_cpus.unavailable(fs, set(listed).difference(online))
-    present = tuple(cpu for cpu in listed if cpu not in gone)
+    offline = set(listed).difference(online)
+    gone = seen_cpus.unavailable(fs, offline) if offline else frozenset()
+    present = tuple(sorted(set(listed).difference(gone)))
     topology = Topology(
         present=present,
         unavailable=tuple(sorted(gone)),
-        possible=_cpu_file(fs, "possible") or present,
+        possible=_read_set(fs, CPU_DIR + "possible") or present,
         online=online,
-        isolated=_cpu_file(fs, "isolated") or (),
+        isolated=_read_set(fs, CPU_DIR + "isolated") or (),
         nodes=_nodes(fs, set(present)),
     )
-    topology = _with_groups(
-        topology, *_online_groups(fs, [cpu for cpu in online if cpu in folders], processors, online)
-    )
+    cpus = list(filter(folders.__contains__, online))
+    cores, source = _partition(fs, cpus, _CORE_FILES), "sysfs"
+    if cores is None:
+        cores = _cores_by_ids(fs, cpus, processors)
+    if cores:
+        packages = _packages(fs, cores, processors)
+    else:
+        (cores, packages), source = _groups_by_cpuinfo(fs, online, processors), "cpuinfo"
+    topology = _with_groups(topology, cores, packages, source)
     if saved is not None and not topology.complete:
         topology = _with_saved(fs, topology, saved)
     return topology
 
 
-def _with_groups(
-    topology: Topology, cores: "t.Collection[tuple[int, ...]]", packages: "t.Collection[tuple[int, ...]]", source: str
-) -> Topology:
-    known = {cpu for core in cores for cpu in core}
+def _with_groups(topology: Topology, cores: _Groups, packages: _Groups, source: str) -> Topology:
     return topology._replace(
-        cores=_sorted_sets(cores),
-        packages=_sorted_sets(packages),
+        cores=tuple(sorted(map(tuple, map(sorted, cores)))),
+        packages=tuple(sorted(map(tuple, map(sorted, packages)))),
         source=source if cores else "unknown",
-        complete=bool(cores) and known.issuperset(topology.present),
+        complete=bool(cores) and set(itertools.chain(*cores)).issuperset(topology.present),
     )
-
-
-def _sorted_sets(groups: "t.Iterable[tuple[int, ...]]") -> "tuple[tuple[int, ...], ...]":
-    return tuple(sorted(tuple(sorted(group)) for group in groups if group))
 
 
 # ---- present and online CPUs -----------------------------------------------------------------------------------------
 
 
-class _Processors:
-    """/proc/cpuinfo, read only once and only when it is needed: it is slow on large hosts."""
-
-    def __init__(self, fs: host_files.HostFs) -> None:
-        self._fs = fs
-        self._blocks: t.Optional[dict[int, dict[str, str]]] = None
-
-    @property
-    def blocks(self) -> "dict[int, dict[str, str]]":
-        if self._blocks is None:
-            self._blocks = cpuinfo.read(self._fs).blocks
-        return self._blocks
-
-
-def _cpu_folders(fs: host_files.HostFs) -> "set[int]":
-    return _numbered(fs, CPU_DIR, _CPU_NAME)
-
-
 def _numbered(fs: host_files.HostFs, directory: str, pattern: "re.Pattern[str]") -> "set[int]":
-    matches = (pattern.fullmatch(name) for name in fs.names(directory.rstrip("/")))
-    numbers = (int(match.group(1)) for match in matches if match is not None)
-    return {number for number in numbers if number <= cpulist.MAX_CPU}
+    numbers = set()
+    for match in filter(None, map(pattern.fullmatch, fs.names(directory.rstrip("/")))):
+        if int(match.group(1)) <= cpulist.MAX_CPU:
+            numbers.add(int(match.group(1)))
+    return numbers
 
 
-def _cpu_file(fs: host_files.HostFs, name: str) -> "tuple[int, ...] | None":
-    return _read_set(fs, CPU_DIR + name, cpulist.parse)
-
-
-def _read_set(
-    fs: host_files.HostFs, path: str, parse: "t.Callable[[str], tuple[int, ...]]"
-) -> "tuple[int, ...] | None":
+def _read_set(fs: host_files.HostFs, path: str, parse: _Parse = cpulist.parse) -> "tuple[int, ...] | None":
     """Return the CPUs in a file, or None when it is missing, unreadable or invalid; an invalid file is noted."""
     text = fs.read(path)
     if text is None:
@@ -217,19 +201,19 @@ def _read_set(
 def _present_and_online(
     fs: host_files.HostFs, folders: "set[int]", processors: _Processors
 ) -> "tuple[tuple[int, ...], tuple[int, ...]]":
-    present = _cpu_file(fs, "present")
-    online = _cpu_file(fs, "online")
+    present = _read_set(fs, CPU_DIR + "present")
+    online = _read_set(fs, CPU_DIR + "online")
     if not online:
         online = _online_by_folder(fs, folders, processors)
     if not present:
         present = tuple(sorted(folders.union(online)))
-    unlisted = sorted(set(online).difference(present))
+    unlisted = set(online).difference(present)
     if unlisted:
         fs.note(
             f"CPUs {cpulist.render(unlisted)} are online but not listed in {fs.path(CPU_DIR + 'present')}: they are"
             " treated as present."
         )
-        present = tuple(sorted(set(present).union(online)))
+        present = tuple(sorted(unlisted.union(present)))
     return present, online
 
 
@@ -241,7 +225,7 @@ def _online_by_folder(fs: host_files.HostFs, folders: "set[int]", processors: _P
     flags = {cpu: (fs.read(f"{CPU_DIR}cpu{cpu}/online") or "").strip(BLANK) for cpu in folders}
     if "0" in flags.values() or "1" in flags.values():
         return tuple(sorted(cpu for cpu, flag in flags.items() if flag != "0"))
-    listed = set(processors.blocks)
+    listed = set(processors())
     if listed and (not folders or listed <= folders):
         return tuple(sorted(listed))
     return tuple(sorted(folders))
@@ -249,7 +233,7 @@ def _online_by_folder(fs: host_files.HostFs, folders: "set[int]", processors: _P
 
 def read_memory_nodes(fs: host_files.HostFs) -> "tuple[int, ...]":
     """Return the NUMA nodes that have memory (since Linux 2.6.24); none where the kernel shows no nodes."""
-    return _read_set(fs, f"{NODE_DIR}has_memory", cpulist.parse) or ()
+    return _read_set(fs, NODE_DIR + "has_memory") or ()
 
 
 def _nodes(fs: host_files.HostFs, present: "set[int]") -> "dict[int, tuple[int, ...]]":
@@ -259,37 +243,20 @@ def _nodes(fs: host_files.HostFs, present: "set[int]") -> "dict[int, tuple[int, 
     """
     nodes = {}
     for node in sorted(_numbered(fs, NODE_DIR, _NODE_NAME)):
-        cpus = _read_set(fs, f"{NODE_DIR}node{node}/cpulist", cpulist.parse)
+        cpus = _read_set(fs, f"{NODE_DIR}node{node}/cpulist")
         if cpus is None:
             cpus = _read_set(fs, f"{NODE_DIR}node{node}/cpumap", cpulist.parse_mask)
         if cpus is None:
             # Recorded trees often contain only the links from a node to its CPUs.
             cpus = tuple(sorted(_numbered(fs, f"{NODE_DIR}node{node}", _CPU_NAME)))
-        nodes[node] = tuple(cpu for cpu in cpus if cpu in present)
+        nodes[node] = tuple(filter(present.__contains__, cpus))
     return nodes
 
 
 # ---- cores and packages ----------------------------------------------------------------------------------------------
 
 
-def _online_groups(
-    fs: host_files.HostFs, cpus: "list[int]", processors: _Processors, online: "tuple[int, ...]"
-) -> "tuple[list[tuple[int, ...]], list[tuple[int, ...]], str]":
-    """Return (cores, packages, source) of the online CPUs, from the first source that is consistent;
-    there are no cores if none is.
-    """
-    cores = _partition(fs, cpus, _CORE_FILES)
-    if cores is None:
-        cores = _cores_by_ids(fs, cpus, processors)
-    if cores:
-        return cores, _packages(fs, cores, processors), "sysfs"
-    cores, packages = _groups_by_cpuinfo(fs, online, processors)
-    return cores, packages, "cpuinfo"
-
-
-def _partition(
-    fs: host_files.HostFs, cpus: "list[int]", files: "t.Iterable[tuple[str, t.Callable[[str], tuple[int, ...]]]]"
-) -> "list[tuple[int, ...]] | None":
+def _partition(fs: host_files.HostFs, cpus: "list[int]", files: _Files) -> "_Groups | None":
     """Return groups that partition the CPUs, from the first of the files that exists and is consistent,
     or None when there is none.
 
@@ -316,12 +283,8 @@ def _partition(
 
 
 def _groups(
-    fs: host_files.HostFs,
-    texts: "dict[int, str]",
-    parse: "t.Callable[[str], tuple[int, ...]]",
-    wanted: "set[int]",
-    name: str,
-) -> "list[tuple[int, ...]] | None":
+    fs: host_files.HostFs, texts: "dict[int, str]", parse: _Parse, wanted: "set[int]", name: str
+) -> "_Groups | None":
     groups = []
     group_of: dict[int, tuple[int, ...]] = {}
     for cpu, text in texts.items():
@@ -336,47 +299,39 @@ def _groups(
         if (
             cpu not in group
             or (known is not None and known != group)
-            or (known is None and any(other in group_of for other in group))
+            or (known is None and not group_of.keys().isdisjoint(group))
         ):
             fs.note(
                 f"topology/{name} contradicts itself at CPU {cpu} ({cpulist.quoted(text.strip())}): it was ignored."
             )
             return None
-        for other in group:
-            group_of[other] = group
+        group_of.update(dict.fromkeys(group, group))
         if known is None:
             groups.append(group)
     return groups
 
 
-def _packages(
-    fs: host_files.HostFs, cores: "list[tuple[int, ...]]", processors: _Processors
-) -> "list[tuple[int, ...]]":
+def _packages(fs: host_files.HostFs, cores: _Groups, processors: _Processors) -> _Groups:
     """Return groups of CPUs by package, from the first source that covers all cores.
 
     The sources are the ids in sysfs, the lists and masks in sysfs (s390 and POWER show the id -1), and /proc/cpuinfo.
     All CPUs of a core are in the same package, so its first CPU is enough.
     """
-    names = (
-        ("drawer_id", "book_id", "physical_package_id")
-        if cores and _has_books(fs, cores[0][0])
-        else ("physical_package_id",)
-    )
-    ids = [tuple(_id(fs, core[0], name) for name in names) for core in cores]
     # On s390 a package id is unique only within its book, a book id only within its drawer; before Linux 4.8 there are
     # no drawers.
-    if all(key[-1] is not None for key in ids):
-        return _grouped({cpu: key for core, key in zip(cores, ids) for cpu in core})
-    cpus = [cpu for core in cores for cpu in core]
-    groups = _partition(fs, cpus, _PACKAGE_FILES)
+    names: tuple[str, ...] = ("physical_package_id",)
+    if cores and fs.status(f"{CPU_DIR}cpu{cores[0][0]}/topology/book_id") is not None:
+        names = ("drawer_id", "book_id", *names)
+    keys: dict[int, t.Any] = {}
+    for core in cores:
+        keys.update(dict.fromkeys(core, tuple([_id(fs, core[0], name) for name in names])))
+    if all(key[-1] is not None for key in keys.values()):
+        return _grouped(keys)
+    groups = _partition(fs, list(keys), _PACKAGE_FILES)
     if groups is not None:
         return groups
-    keys = {cpu: cpuinfo.number(processors.blocks.get(cpu, {}), "physical id") for cpu in cpus}
+    keys = {cpu: cpuinfo.number(processors().get(cpu, {}), "physical id") for cpu in keys}
     return [] if None in keys.values() else _grouped(keys)
-
-
-def _has_books(fs: host_files.HostFs, cpu: int) -> bool:
-    return fs.status(f"{CPU_DIR}cpu{cpu}/topology/book_id") is not None
 
 
 def _id(fs: host_files.HostFs, cpu: int, name: str) -> "int | None":
@@ -387,14 +342,14 @@ def _id(fs: host_files.HostFs, cpu: int, name: str) -> "int | None":
     return int(text) if _ID.fullmatch(text) else None
 
 
-def _grouped(keys: "t.Mapping[int, t.Hashable]") -> "list[tuple[int, ...]]":
+def _grouped(keys: "t.Mapping[int, t.Hashable]") -> _Groups:
     groups: dict[t.Hashable, list[int]] = {}
     for cpu, key in keys.items():
         groups.setdefault(key, []).append(cpu)
-    return [tuple(group) for group in groups.values()]
+    return list(map(tuple, groups.values()))
 
 
-def _cores_by_ids(fs: host_files.HostFs, cpus: "list[int]", processors: _Processors) -> "list[tuple[int, ...]]":
+def _cores_by_ids(fs: host_files.HostFs, cpus: "list[int]", processors: _Processors) -> _Groups:
     packages = _packages(fs, [(cpu,) for cpu in cpus], processors)
     package_of = {cpu: index for index, package in enumerate(packages) for cpu in package}
     core_ids = {cpu: _id(fs, cpu, "core_id") for cpu in cpus}
@@ -405,11 +360,11 @@ def _cores_by_ids(fs: host_files.HostFs, cpus: "list[int]", processors: _Process
 
 def _groups_by_cpuinfo(
     fs: host_files.HostFs, online: "tuple[int, ...]", processors: _Processors
-) -> "tuple[list[tuple[int, ...]], list[tuple[int, ...]]]":
+) -> "tuple[_Groups, _Groups]":
     """Return (cores, packages) from /proc/cpuinfo."""
-    blocks = {cpu: processors.blocks[cpu] for cpu in online if cpu in processors.blocks}
     keys = {}
-    for cpu, fields in blocks.items():
+    for cpu in filter(processors().__contains__, online):
+        fields = processors()[cpu]
         package, core_id = cpuinfo.number(fields, "physical id"), cpuinfo.number(fields, "core id")
         if package is not None and core_id is not None:
             # On s390 the numbers restart in each book and drawer; die_id is the only id that some recorded trees have.
@@ -419,18 +374,16 @@ def _groups_by_cpuinfo(
     return cores, _grouped({cpu: keys[cpu][0] for core in cores for cpu in core})
 
 
-def _corrected_by_cpuinfo(
-    cores: "list[tuple[int, ...]]", cpus: "t.Iterable[int]", processors: _Processors
-) -> "list[tuple[int, ...]]":
+def _corrected_by_cpuinfo(cores: _Groups, cpus: "t.Iterable[int]", processors: _Processors) -> _Groups:
     """Return cores that were found by ids, corrected by the counts in /proc/cpuinfo if it lists the same CPUs.
 
     `siblings` is the number of threads and `cpu cores` the number of cores in a package (arch/x86/kernel/cpu/proc.c):
     if both are equal there is no SMT, even if ids collide (core_id restarts in each die of an AMD Magny-Cours).
     """
-    blocks = processors.blocks if cores else {}
+    blocks = processors() if cores else {}
     if set(blocks) != set(cpus):
         return cores
-    corrected: list[tuple[int, ...]] = []
+    corrected: _Groups = []
     for core in cores:
         siblings, count = (cpuinfo.number(blocks[core[0]], name) for name in ("siblings", "cpu cores"))
         if siblings is not None and siblings == count and len(core) > 1:
@@ -460,4 +413,4 @@ def _with_saved(fs: host_files.HostFs, topology: Topology, saved: Topology) -> T
             " cache does not."
         )
         return topology
-    return _with_groups(topology, saved.cores, saved.packages, "saved")
+    return _with_groups(topology, list(saved.cores), list(saved.packages), "saved")

@@ -9,7 +9,7 @@ processor are kept.
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, files
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpuinfo, files, state_file
 from ansible_collections.threadwise.smt.plugins.module_utils._know.machine import hypervisor
 from ansible_collections.threadwise.smt.plugins.module_utils._know.topology import cache, seen_cpus
 from ansible_collections.threadwise.smt.plugins.module_utils._know.topology.topology import CPU_DIR, NODE_DIR
@@ -108,7 +108,7 @@ def _of_the_machine(fs: files.HostFs) -> "dict[str, str]":
     covered = seen_cpus.of_lxcfs(fs)
     if covered:
         texts[seen_cpus.MOUNTS] = f"lxcfs {covered} fuse.lxcfs rw 0 0\n"
-    known = facts.kernel_topology(fs)
+    known = facts.kernel_topology(fs, state_file.Kept(fs))
     if known.source == "saved" and known.complete:
         texts[cache.PATH] = cache.without_identity(fs, known)
     return texts

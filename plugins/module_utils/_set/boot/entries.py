@@ -264,7 +264,10 @@ def bls_directory(fs: host_files.HostFs) -> "str | None":
     """Return the directory with boot loader entries (Boot Loader Specification, type 1),
     or None when there are no entries.
     """
-    return next((path for path in BLS_DIRECTORIES if bls_names(fs, path)), None)
+    for path in BLS_DIRECTORIES:
+        if bls_names(fs, path):
+            return path
+    return None
 
 
 def bls_names(fs: host_files.HostFs, directory: str) -> "list[str]":

@@ -321,7 +321,7 @@ class RuntimeChange:
         self.before = smt_state.read(files=self.host)
         if self.before != known:
             self.topology = topology.read_topology(self.fs, topology_cache.load(self.fs))
-        self.saved = smt_snapshot.load(self.fs, persistence.is_kept(self.fs))
+        self.saved = smt_snapshot.load(self.fs)
         self.recalls = False
         if self.request.frame is not None:
             self._use_frame(self.request.frame)

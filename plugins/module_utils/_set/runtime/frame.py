@@ -48,7 +48,7 @@ def present(host: kernel_files.KernelFiles, fs: host_files.HostFs) -> Frame:
     return {
         "cpu": smt_state.read(files=host),
         "files": {path: config_files.content(fs, path) for path in paths},
-        "snapshot": smt_snapshot.load(fs, persistence.is_kept(fs)),
+        "snapshot": smt_snapshot.load(fs),
     }
 
 

@@ -23,6 +23,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import
     record as smt_record,
     state as smt_state,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.at_boot import persistence
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.errors import SmtError
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.rollback import pending as pending_rollback
 
@@ -70,15 +71,12 @@ def remove(fs: host_files.HostFs) -> None:
     _FILE.remove(fs)
 
 
-def load(fs: host_files.HostFs, is_persistent: bool) -> "Snapshot | None":
-    """Return the snapshot, or None if there is none that is valid in this boot.
+def load(fs: host_files.HostFs) -> "Snapshot | None":
+    """Return the snapshot, or None if there is none that is valid in this boot. Of an earlier boot it is valid where a
+    setting is persistent over boots, so that this collection caused the state after a boot.
 
     After a rollback it is the one from before the change that was rolled back, which the rollback does not write into
     the file: that would take room.
-
-    Args:
-        fs: the host's files
-        is_persistent: whether a setting is persistent over boots, so that this collection caused the state after a boot
 
     Raises:
         SmtSnapshotError: when the snapshot cannot be used.
@@ -94,7 +92,7 @@ def load(fs: host_files.HostFs, is_persistent: bool) -> "Snapshot | None":
         ) from error
     if saved is None or saved["boot_id"] == state_file.boot_id(fs):
         return saved
-    return for_this_boot(fs, saved) if is_persistent else None
+    return for_this_boot(fs, saved) if persistence.is_kept(fs) else None
 
 
 def for_this_boot(fs: host_files.HostFs, saved: Snapshot) -> Snapshot:

@@ -108,7 +108,7 @@ def from_to(least: int, most: int) -> t.Any:
     return msgspec.Meta(min_length=least, max_length=most)
 
 
-def between(low: float, high: float) -> t.Any:
+def between(low: float, high: float | None) -> t.Any:
     """Return the limits of a number."""
     return msgspec.Meta(ge=low, le=high)
 
@@ -138,6 +138,20 @@ def shown(**keywords: t.Any) -> t.Any:
     return msgspec.Meta(extra_json_schema={"x-shown": keywords})
 
 
+# Of a field that is always written, and that files of others may lack.
+WRITTEN = msgspec.Meta(extra_json_schema={"x-written": True})
+
+
+def listed(*values: t.Any) -> t.Any:
+    """Return what names the values of an enumeration to readers of the published schema: those of some, in order."""
+    return msgspec.Meta(extra_json_schema={"enum": list(values)})
+
+
+def unread(published: schema.Schema) -> t.Any:
+    """Return what describes a field that nobody reads."""
+    return msgspec.Meta(extra_json_schema={"x-unread": True, **published})
+
+
 def empty_mapping() -> t.Any:
     """Return the default of a field: a mapping without entries."""
     return msgspec.field(default_factory=dict)
@@ -150,6 +164,13 @@ Moment = t.Annotated[str, text_of(20, schema.MOMENT["pattern"])]
 CpuList = t.Annotated[str, text_of(schema.MAX_CPU_LIST, r"^[0-9,-]*$")]
 # CPUs, or cores by their CPUs ("0,4"): without ranges, so that the length of the text limits their number.
 CpuNumbers = t.Annotated[str, text_of(schema.MAX_CPU_LIST, r"^([0-9]{1,5}(,[0-9]{1,5})*)?$")]
+# A list within a file, far longer than any that is written, and the hosts of one.
+MAX_ITEMS, MAX_HOSTS, MAX_LINE = 1000, 200_000, 500
+Line = t.Annotated[str, text_of(MAX_LINE, schema.ONE_LINE)]
+Lines = t.Annotated[tuple[Line, ...], at_most(MAX_ITEMS)]
+Texts = t.Annotated[tuple[Text, ...], at_most(MAX_ITEMS)]
+HostLine = t.Annotated[str, text_of(MAX_LINE, r"^[^\n]{1,500}$")]
+Day = t.Annotated[str, text_of(10, schema.DAY["pattern"])]
 Key = t.Annotated[str, text_of(schema.MAX_NAME, r"^[^\n]{1,255}$")]
 LineKey = t.Annotated[str, text_of(None, r"^[^\n]{1,255}$")]
 # A whole number stays one, as the host has written it.
@@ -299,9 +320,9 @@ def prepare(kind: type[t.Any]) -> None:
             msgspec.convert(None, kind)
 
 
-def changed(part: Changed, **fields: t.Any) -> Changed:
+def changed(part: Changed, **values: t.Any) -> Changed:
     """Return the same object with other values of some of its fields."""
-    return msgspec.structs.replace(part, **fields)
+    return msgspec.structs.replace(part, **values)
 
 
 def data(part: t.Any) -> t.Any:
@@ -312,6 +333,11 @@ def data(part: t.Any) -> t.Any:
 def plain(part: t.Any) -> t.Any:
     """Return the data of an object, or of a tuple or a mapping of objects, as JSON has them."""
     return msgspec.json.decode(msgspec.json.encode(part))
+
+
+def fields(part: Part) -> dict[str, t.Any]:
+    """Return the fields of an object by name."""
+    return msgspec.structs.asdict(part)
 
 
 def schema_of(kind: t.Any, docstrings: bool = False) -> schema.Schema:
@@ -325,9 +351,44 @@ def schema_of(kind: t.Any, docstrings: bool = False) -> schema.Schema:
         return schema.strict()
     whole = msgspec.json.schema(kind)
     named = whole.get("$defs", {})
-    for part in () if docstrings else named.values():
-        part.pop("description", None)
+    for part in named.values():
+        _describe(part)
+        if not docstrings:
+            part.pop("description", None)
     return t.cast("schema.Schema", _inlined(whole, named, _ORDER if docstrings else (*_LIMITS, *_ORDER)))
+
+
+_ATTRIBUTE = re.compile(r"^ {8}(\w+): (.+(?:\n {12}.+)*)", re.MULTILINE)
+
+
+def _describe(part: t.Any) -> None:
+    """Describe the fields of a class as its docstring does, where that says what they are to readers of the schema."""
+    section = part.get("description", "").partition("Attributes of the file:\n")[2]
+    for name, words in _ATTRIBUTE.findall(section):
+        line = " ".join(words.split())
+        part["properties"][name]["description"] = line[0].upper() + line[1:]
+    if section or "enum" in part:
+        part.pop("description", None)
+
+
+def without_limits(part: t.Any) -> t.Any:
+    """Return the schema of what is written: the limits by which files of others are read are none of it."""
+    if isinstance(part, list):
+        return [without_limits(entry) for entry in part]
+    if not isinstance(part, dict):
+        return part
+    if part.pop("x-unread", False):
+        return part
+    limits = {"maxItems", "maximum", *(("maxLength", "pattern") if part.get("maxLength", 0) >= MAX_LINE else ())}
+    kept = {key: without_limits(value) for key, value in part.items() if key not in limits}
+    if kept.get("minimum", 0) < 0:
+        del kept["minimum"]
+    if "properties" in kept:
+        always = [
+            name for name, field in kept["properties"].items() if field.pop("x-written", name in kept["required"])
+        ]
+        kept.update(required=always, additionalProperties=False)
+    return {key: kept[key] for key in sorted(kept, key=lambda key: key == "description")}
 
 
 def _inlined(part: t.Any, named: t.Mapping[str, t.Any], order: t.Sequence[str]) -> t.Any:

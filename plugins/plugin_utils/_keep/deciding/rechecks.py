@@ -21,6 +21,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled.ser
 # A change of an effect by less is none, as smt_history_margin has it.
 MARGIN = 0.01
 NOT_COMPARED = "not compared"
+# That of a re-check: one of the series, or this.
+State = t.Literal["holds", "changed", "not decided", "not compared"]
 
 Recheck = dict[str, t.Any]
 # Of a hardware class, as :func:`decisions.decisions` returns it; it has been an answer of a task since.

@@ -50,12 +50,12 @@ class Check:
         """The time as files have it."""
         return compliance.stamp(self.at)
 
-    def explanation(self, host: str, result: compliance.ComplianceResult) -> str:
+    def explanation(self, host: str, result: compliance.Compliance) -> str:
         """Return why a host is not as wanted and what to do, in lines."""
         lines = [
-            result["sentence"],
-            f"Wanted: {result['wanted']}." if result["wanted"] else "",
-            f"Evidence: {result['decided_by']}" if result["decided_by"] else "",
+            result.sentence,
+            f"Wanted: {result.wanted}." if result.wanted else "",
+            f"Evidence: {result.decided_by}" if result.decided_by else "",
             f"To do: {remedy}" if (remedy := remediation.text(host, result, self.call)) else "",
         ]
         return "\n".join(filter(None, lines))

@@ -14,19 +14,10 @@ from xml.etree import ElementTree
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check, Format
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import Compliance
 
 CLASS = "threadwise.smt.compliance"
-# Status -> the element that says so; a test without one has passed.
-OUTCOMES = {
-    compliance.WAIVED: "skipped",
-    compliance.DRIFTED: "failure",
-    compliance.BAD_POLICY: "failure",
-    compliance.UNKNOWN: "error",
-    compliance.UNREACHABLE: "error",
-    compliance.SILENT: "error",
-    compliance.UNKNOWN_TO_SERVER: "error",
-}
 
 
 class _Outcome(t.NamedTuple):
@@ -77,10 +68,10 @@ def _text(check: Check) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _of_host(check: Check, host: str, result: compliance.ComplianceResult) -> _Outcome:
-    status = result["status"]
+def _of_host(check: Check, host: str, result: Compliance) -> _Outcome:
+    status = result.status
     return _Outcome(
-        host, OUTCOMES.get(status), status, compliance_report.how(result) or status, check.explanation(host, result)
+        host, status.row.junit, status, compliance_report.how(result) or status, check.explanation(host, result)
     )
 
 

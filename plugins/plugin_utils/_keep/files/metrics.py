@@ -10,7 +10,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary im
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check, Format
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, compliance_report, waivers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import Compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats import openmetrics
 
 # Name -> help text. Gauges without time stamps: the textfile collector accepts nothing else.
@@ -50,24 +52,23 @@ def metrics(check: Check) -> str:
         lines[name].append(f"{name}{{{pairs}}} {value}\n")
 
     for host, result in check.judged:
-        known = {"host": host, "hardware_class": result["hardware_class"] or ""}
+        known = {"host": host, "hardware_class": result.hardware_class or ""}
         checked = _checked(check, result)
-        add(names.COMPLIANT, int(result["status"] == compliance.COMPLIANT), **known)
-        add(names.STATUS, 1, **known, status=result["status"])
+        add(names.COMPLIANT, int(result.status is Status.COMPLIANT), **known)
+        add(names.STATUS, 1, **known, status=result.status)
         # Who did not hear of a host has nothing to say of it: read again, it would be taken for what the host says.
-        if result["status"] not in (compliance.SILENT, compliance.UNKNOWN_TO_SERVER):
+        if result.status.row.is_asked:
             add(names.STATUS_TIME, checked, **known, **_found(result))
-        for aspect in compliance.ASPECTS:
-            state = result[aspect] and result[aspect]["status"]
-            if state in (compliance.COMPLIANT, compliance.DRIFTED):
-                add("threadwise_smt_drifted", int(state == compliance.DRIFTED), **known, aspect=aspect)
+        for name, aspect in result.aspects.items():
+            if aspect and aspect.status is not Status.UNKNOWN:
+                add("threadwise_smt_drifted", int(aspect.is_drifted), **known, aspect=name)
         values = {
-            "threadwise_smt_reboot_pending": result["reboot_pending"],
-            "threadwise_smt_services_wrong": None if result["running"] is None else len(result["services"]),
-            "threadwise_smt_decision_stale": result["decision"] and bool(result["decision"]["stale"]),
-            "threadwise_smt_waiver_end_timestamp_seconds": result["waiver"] and waivers.end(result["waiver"]),
+            "threadwise_smt_reboot_pending": result.reboot_pending,
+            "threadwise_smt_services_wrong": None if result.running is None else len(result.services),
+            "threadwise_smt_decision_stale": bool(result.decision.stale) if result.decision else None,
+            "threadwise_smt_waiver_end_timestamp_seconds": result.waiver.end if result.waiver else None,
             "threadwise_smt_checked_timestamp_seconds": (
-                None if result["status"] in compliance.NOT_SEEN and not result["checked"] else checked
+                None if not (result.status.row.is_seen or result.checked) else checked
             ),
         }
         for name, value in values.items():
@@ -88,20 +89,20 @@ def metrics(check: Check) -> str:
     )
 
 
-def _checked(check: Check, result: compliance.ComplianceResult) -> int:
+def _checked(check: Check, result: Compliance) -> int:
     """Return when a host was checked, in seconds since 1970."""
-    return int((text.moment(result["checked"]) if result["checked"] else check.at).timestamp())
+    return int((text.moment(result.checked) if result.checked else check.at).timestamp())
 
 
-def _found(result: compliance.ComplianceResult) -> dict[str, str]:
+def _found(result: Compliance) -> dict[str, str]:
     """Return the labels that say what a check found; an empty label is none."""
-    pending = result["reboot_pending"]
+    pending = result.reboot_pending
     labels = {
-        "status": result["status"],
-        "wanted": result["wanted"],
-        "scope": result["scope"],
+        "status": result.status,
+        "wanted": result.wanted,
+        "scope": result.scope,
         "reboot_pending": None if pending is None else str(pending).lower(),
-        **{aspect: result[aspect] and result[aspect]["status"] for aspect in compliance.ASPECTS},
+        **{name: aspect and aspect.status for name, aspect in result.aspects.items()},
         "sentence": text.line(compliance_report.how(result), names.MAX_SENTENCE),
     }
     return {name: value for name, value in labels.items() if value}

@@ -14,6 +14,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import 
     remediation,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance_report import Judged
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import BY_ATTENTION, Status
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.exposure import cores_in_use
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import frame
 
@@ -31,11 +32,12 @@ def page(check: Check) -> str:
         how=compliance_report.how,
         remedies=remedies if any(remedies.values()) else {},
         classes=_classes(judged),
-        statuses=compliance_report.ATTENTION,
+        statuses=BY_ATTENTION,
+        words=Status,
         choices=compliance_report.by_attention(judged),
         # A column that is empty on all hosts takes the room of the reason.
-        aspects=[aspect for aspect in compliance.ASPECTS if any(result[aspect] for _host, result in judged)],
-        decided=any(result["decided_by"] for _host, result in judged),
+        aspects=[name for name in compliance.ASPECTS if any(result.aspects[name] for _host, result in judged)],
+        decided=any(result.decided_by for _host, result in judged),
         sentence=compliance_report.sentence(judged, check.left_out),
         left_out=check.left_out,
         strangers=check.strangers,
@@ -51,7 +53,7 @@ def _classes(judged: t.Sequence[Judged]) -> list[tuple[str, dict[str, int]]]:
     """Count the hosts by hardware class, the largest class first."""
     by_class: dict[str, list[Judged]] = {}
     for entry in judged:
-        by_class.setdefault(entry[1]["hardware_class"] or "unknown", []).append(entry)
+        by_class.setdefault(entry[1].hardware_class or "unknown", []).append(entry)
     return sorted(
         ((name, compliance_report.counts(hosts)) for name, hosts in by_class.items()),
         key=lambda pair: (-sum(pair[1].values()), pair[0]),

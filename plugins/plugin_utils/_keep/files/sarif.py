@@ -21,7 +21,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary.ve
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check, Format
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import Compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import BY_ATTENTION, Status
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 # https://docs.github.com/en/code-security/reference/code-scanning/sarif-files/sarif-support
@@ -29,26 +31,15 @@ MAX_RESULTS = 25_000
 TOOL = "threadwise.smt"
 # Where no file of the working directory is the inventory.
 NO_FILE = "inventory"
-# Status -> level, title and what it means.
-RULES = {
-    compliance.DRIFTED: ("error", "SMT drifted", "The host differs from its SMT policy, or will after its next boot."),
-    compliance.BAD_POLICY: (
-        "error",
-        "Bad SMT policy",
-        "No SMT policy is set for the host, or what is set is not valid.",
-    ),
-    compliance.UNREACHABLE: ("warning", "Unreachable", "The host did not answer, so nobody knows its SMT."),
-    compliance.SILENT: ("warning", "Silent", "What the host last said of itself is too old to judge it by."),
-    compliance.UNKNOWN_TO_SERVER: ("warning", "Unknown to the server", "The metrics server knows no such host."),
-    compliance.UNKNOWN: ("warning", "SMT unknown", "The host answered, and whether it complies cannot be said."),
-}
+# The statuses of hosts that are results.
+RULES = tuple(status for status in BY_ATTENTION if status.row.level)
 
 
 def _text(check: Check) -> str:
     shown = (
         []
         if check.call.error
-        else [entry for entry in compliance_report.ordered(check.judged) if entry[1]["status"] in RULES]
+        else [entry for entry in compliance_report.ordered(check.judged) if entry[1].status in RULES]
     )
     reasons = [check.call.error] if check.call.error else []
     if len(shown) > MAX_RESULTS:
@@ -86,23 +77,24 @@ def _driver() -> dict[str, t.Any]:
             "shortDescription": {"text": title},
             "fullDescription": {"text": meaning},
             "help": {"text": f"{meaning} Each result says what to do."},
-            "defaultConfiguration": {"level": level},
+            "defaultConfiguration": {"level": status.row.level},
         }
-        for status, (level, title, meaning) in RULES.items()
+        for status in RULES
+        for title, meaning in [status.row.rule]
     ]
     return {"name": TOOL, "version": COLLECTION_VERSION, "semanticVersion": COLLECTION_VERSION, "rules": rules}
 
 
-def _id(status: str) -> str:
+def _id(status: Status) -> str:
     return f"smt-{status.replace('_', '-')}"
 
 
-def _result(check: Check, host: str, result: compliance.ComplianceResult, place: str) -> dict[str, t.Any]:
-    status, name = result["status"], text.showable(host)
+def _result(check: Check, host: str, result: Compliance, place: str) -> dict[str, t.Any]:
+    status, name = result.status, text.showable(host)
     return {
         "ruleId": _id(status),
-        "ruleIndex": list(RULES).index(status),
-        "level": RULES[status][0],
+        "ruleIndex": RULES.index(status),
+        "level": status.row.level,
         "message": {"text": text.showable(f"{host}: {check.explanation(host, result)}")},
         "locations": [
             {

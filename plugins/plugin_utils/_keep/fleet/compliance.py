@@ -11,6 +11,7 @@ of `smt_boot_args`: a host is compliant where those two modules would change no 
 from __future__ import annotations
 
 import datetime
+import json
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, text as host_text
@@ -23,43 +24,15 @@ from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import
     transition as smt_transition,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.registered import why
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_hosts.memory import Memory
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import policy, waivers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 
-COMPLIANT, DRIFTED, BAD_POLICY, UNKNOWN, UNREACHABLE = "compliant", "drifted", "bad_policy", "unknown", "unreachable"
-# Drifted by somebody's leave, for a time: `waivers`.
-WAIVED = "waived"
-# Of a host that nobody asked: what it said of itself is too old, or the metrics server has never heard of it.
-SILENT, UNKNOWN_TO_SERVER = "silent", "unknown_to_server"
-STATUSES = (COMPLIANT, WAIVED, DRIFTED, BAD_POLICY, UNKNOWN, UNREACHABLE, SILENT, UNKNOWN_TO_SERVER)
-# Those that say nothing of the host itself.
-NOT_SEEN = (UNREACHABLE, SILENT, UNKNOWN_TO_SERVER)
-# Nobody has to do anything.
-FINE = (COMPLIANT, WAIVED)
 ASPECTS = ("running", "configured", "memory", "memory_configured")
-
-# The fields of a result.
-_FIELDS = {
-    "status",
-    "sentence",
-    "wanted",
-    "scope",
-    "decided_by",
-    "hardware_class",
-    "reboot_pending",
-    "change",
-    "pending_change",
-    "pending_rollback",
-    "holds_slot",
-    "decision",
-    "undecided",
-    "waiver",
-    "services",
-    "checked",
-    *ASPECTS,
-}
+# The statuses of one.
+OF_ASPECTS = (Status.COMPLIANT, Status.DRIFTED, Status.UNKNOWN)
 
 # Long lists, such as every CPU of a large machine, are cut.
 MAX_REASONS = 5
@@ -72,17 +45,195 @@ _NO_SMT = (
 # How the sentence of a host begins of which the firmware may be to blame.
 LACKING = "no SMT here, and the policy wants it enabled: it is off in the firmware (docs/firmware.md)"
 
-ComplianceResult = dict[str, t.Any]
+
+class WrittenAspect(parts.Excerpt, frozen=True):
+    """What files say of a part of a host.
+
+    Attributes of the file:
+        status: what the check found of this aspect.
+        reasons: a sentence for each difference; the last one may only count the rest.
+    """
+
+    status: t.Annotated[Status, parts.listed(*OF_ASPECTS)]
+    reasons: parts.Lines
+
+    def __post_init__(self) -> None:
+        """Refuse the statuses that only a host has."""
+        if self.status not in OF_ASPECTS:
+            raise ValueError(f"Invalid enum value '{self.status}'")
+
+
+class Aspect(WrittenAspect, frozen=True):
+    """What a check found of a part of a host.
+
+    Attributes:
+        blocked_by: what blocks a change at run time, or at all.
+    """
+
+    blocked_by: str | None = None
+
+    @property
+    def is_drifted(self) -> bool:
+        """Whether it differs from the policy."""
+        return self.status is Status.DRIFTED
+
+    @property
+    def obstacle(self) -> str | None:
+        """What blocks the change that it needs."""
+        return self.blocked_by if self.is_drifted else None
+
+
+MemoryAspects = t.Mapping[str, Aspect | None]
+
+
+class Change(parts.Part, frozen=True):
+    """What leads to the desired state.
+
+    Attributes:
+        running: options of `smt_state`; None where there is nothing to do, or no method.
+        configured: those of `smt_boot_args`.
+        memory: whether the memory policy has to be put in force.
+        reboot: whether a reboot is needed.
+    """
+
+    running: dict[str, t.Any] | None = None
+    configured: dict[str, t.Any] | None = None
+    memory: bool = False
+    reboot: bool = False
+
+
+class Rollback(parts.Part, frozen=True):
+    """What an interrupted rollout saved on the host before it changed it: when, and the state in words, where known."""
+
+    since: str | None = None
+    back_to: str | None = None
+
+
+class Decision(parts.Part, frozen=True):
+    """The decision of evaluations to which a host is held.
+
+    Attributes:
+        rests_on: what its evaluations rest on, as :func:`basis.together` has it.
+        rechecks: of the class, as :func:`rechecks.of_class` has them.
+        stale: why it is to be measured again, a sentence each.
+        measure: the hosts whose evaluation ends that.
+    """
+
+    rests_on: t.Mapping[str, t.Any]
+    rechecks: tuple[t.Mapping[str, t.Any], ...]
+    stale: tuple[str, ...] = ()
+    measure: tuple[str, ...] = ()
+
+
+class Compliance(parts.Part, frozen=True, kw_only=True):
+    """A host under its policy. What does not apply or is not known is None.
+
+    Attributes:
+        status: what was found.
+        sentence: why; empty where there is nothing to say.
+        wanted: the state that the policy wants.
+        scope: one of `policy.SCOPES`.
+        decided_by: the run that decided under the policy auto, in words.
+        hardware_class: of the host.
+        reboot_pending: whether the next boot has other arguments than the running kernel.
+        change: leads to the desired state.
+        pending_change: that a change waits for its confirmation, in a sentence: until it is confirmed or rolled back,
+            nothing is changed here.
+        pending_rollback: of an interrupted rollout.
+        holds_slot: the slot for a reboot that the host holds, in a sentence.
+        decision: of evaluations.
+        undecided: whether an evaluation is missing.
+        waiver: of the host.
+        services: those that believe in another number of CPUs than they have, a sentence each.
+        checked: when the host was checked, of UTC.
+        running: the running system; like all aspects None where the policy does not cover it.
+        configured: the next boot.
+        memory: the memory policy of the running kernel.
+        memory_configured: that of the next boot.
+    """
+
+    status: Status
+    sentence: str
+    wanted: str | None = None
+    scope: str | None = None
+    decided_by: str | None = None
+    hardware_class: str | None = None
+    reboot_pending: bool | None = None
+    change: Change | None = None
+    pending_change: str | None = None
+    pending_rollback: Rollback | None = None
+    holds_slot: str | None = None
+    decision: Decision | None = None
+    undecided: bool | None = None
+    waiver: waivers.Leave | None = None
+    services: tuple[str, ...] = ()
+    checked: str | None = None
+    running: Aspect | None = None
+    configured: Aspect | None = None
+    memory: Aspect | None = None
+    memory_configured: Aspect | None = None
+
+    @property
+    def aspects(self) -> dict[str, Aspect | None]:
+        """All aspects by name, in the order of `ASPECTS`."""
+        return dict(zip(ASPECTS, (self.running, self.configured, self.memory, self.memory_configured)))
+
+    @property
+    def is_excused(self) -> bool:
+        """Whether the host has a waiver that is not over, so that nothing is changed on it."""
+        return self.waiver is not None and self.waiver.is_in_force
+
+    @property
+    def needs_reboot(self) -> bool:
+        """Whether what leads to the desired state needs a reboot."""
+        return self.change is not None and self.change.reboot
+
+    @property
+    def differences(self) -> str:
+        """Every difference from the desired state, in one line."""
+        found = [
+            f"{name.replace('_', ' ')}: {'; '.join(aspect.reasons)}"
+            for name, aspect in self.aspects.items()
+            if aspect and aspect.status is not Status.COMPLIANT
+        ]
+        waits = not found and self.reboot_pending and self.scope == policy.BOOT
+        return "in force after the next reboot" if waits else ". ".join(found)
+
+    def saying(self, more: str | None) -> Compliance:
+        """Return the same with another sentence behind its own."""
+        return parts.changed(self, sentence=". ".join(filter(None, (self.sentence, more))))
+
+    def under(self, waiver: waivers.Waiver | None, now: datetime.datetime) -> Compliance:
+        """Return the same with the host's waiver: what differs is waived as long as it is in force, and nothing is
+        changed.
+
+        Args:
+            waiver: from :func:`waivers.parse`.
+            now: the present time, aware.
+        """
+        if waiver is None:
+            return self
+        leave, is_drifted = waiver.at(now), self.status is Status.DRIFTED
+        found = parts.changed(self.saying(leave.sentence if is_drifted else None), waiver=leave)
+        if not leave.is_in_force:
+            return found
+        return parts.changed(
+            found, change=self.change and Change(), status=Status.WAIVED if is_drifted else self.status
+        )
+
+    def described(self) -> dict[str, t.Any]:
+        """Return it as plain data, as smt_status registers it: of texts that Ansible marked without the marks."""
+        return t.cast("dict[str, t.Any]", json.loads(json.dumps(self, default=parts.fields)))
 
 
 def judge(
     facts: Facts,
     desired: policy.DesiredState,
     scope: str,
-    memory: t.Mapping[str, t.Any] | None = None,
+    memory: MemoryAspects | None = None,
     consumers: t.Mapping[str, t.Any] | None = None,
     holds_slot: str | None = None,
-) -> ComplianceResult:
+) -> Compliance:
     """Compare one host with its desired state.
 
     Args:
@@ -95,28 +246,19 @@ def judge(
         holds_slot: a sentence about the slot for a reboot that the host holds, None without.
 
     Returns:
-        ``{status, wanted, scope, decided_by, hardware_class, reboot_pending, change, pending_rollback, sentence}`` and
-        the `ASPECTS`. Each aspect is None where the policy does not cover it, or ``{status, reasons, blocked_by}`` with
-        the reason that blocks a change at run time (or at all) as `blocked_by`. ``change`` leads to the desired state:
-        ``{running, configured, memory, reboot}``, options of `smt_state` and `smt_boot_args` (None where there is
-        nothing to do, or no method), and whether the memory policy has to be put in force and a reboot is needed.
-        ``pending_rollback`` says what an interrupted rollout saved on the host before it changed it:
-        ``{since, back_to}``, each a text or None; it is None without one. ``pending_change`` says that a change waits
-        for its confirmation: until it is confirmed or rolled back, nothing is changed here. ``waiver`` is None:
-        :func:`waivers.applied` adds it. ``undecided`` says whether an evaluation is missing. ``services`` has a
-        sentence for each that believes in another number of CPUs than it has. ``checked``, when the host was checked,
-        is None: whoever asked the host knows it (:func:`stamp`).
+        What was found, without ``decision``, ``waiver`` (:meth:`Compliance.under` adds it) and ``checked``: whoever
+        asked the host knows when that was (:func:`stamp`).
     """
     try:
         now = running(facts, desired) if scope in (policy.RUNTIME, policy.BOTH) else None
-        if now and now["status"] == COMPLIANT and not desired.anything:
+        if now and now.status is Status.COMPLIANT and not desired.anything:
             followed = [kind for kind, action in (consumers or {}).items() if action != consumer_settings.NONE]
             behind = _services(facts, followed)
-            now = _aspect(DRIFTED, behind, facts.methods.runtime.blocked_by) if behind else now
+            now = _aspect(Status.DRIFTED, behind, facts.methods.runtime.blocked_by) if behind else now
     except smt_scope.ScopeError as error:
         return refused(
             f"{policy.DISABLED_ON}: {error}",
-            BAD_POLICY,
+            Status.BAD_POLICY,
             wanted=str(desired),
             scope=scope,
             hardware_class=facts.hardware_class,
@@ -124,52 +266,47 @@ def judge(
     aspects = {
         "running": now,
         "configured": configured(facts, desired) if scope in (policy.BOOT, policy.BOTH) else None,
-        "memory": None,
-        "memory_configured": None,
         **(memory or {}),
     }
     waiting = facts.pending_change.sentence if facts.pending_change else None
     if waiting:
         aspects = {
-            name: dict(aspect, blocked_by=waiting) if aspect and aspect["status"] == DRIFTED else aspect
+            name: parts.changed(aspect, blocked_by=waiting) if aspect and aspect.is_drifted else aspect
             for name, aspect in aspects.items()
         }
-    statuses = [aspect["status"] for aspect in aspects.values() if aspect]
+    statuses = [aspect.status for aspect in aspects.values() if aspect]
     saved = facts.pending_rollback
-    result = {
-        "status": next((status for status in (DRIFTED, UNKNOWN) if status in statuses), COMPLIANT),
-        "wanted": str(desired),
-        "scope": scope,
-        "decided_by": desired.decided_by,
-        "hardware_class": facts.hardware_class,
-        "reboot_pending": facts.boot.reboot_required,
-        "pending_change": waiting,
-        "pending_rollback": saved and {"since": _text(saved.since), "back_to": _text(saved.back_to)},
-        "holds_slot": holds_slot,
-        "decision": None,
-        "undecided": False,
-        "waiver": None,
-        "services": _services(facts),
-        "checked": None,
-        **aspects,
-    }
-    nothing = result["status"] == COMPLIANT and facts.without_smt
-    shown = sentence(result) or (_nothing(facts, desired) if nothing else "")
-    sentences = ". ".join(filter(None, [shown, waiting, result["holds_slot"]]))
-    return dict(result, sentence=sentences, change=_change(result, facts, desired))
+    found = Compliance(
+        status=next((status for status in (Status.DRIFTED, Status.UNKNOWN) if status in statuses), Status.COMPLIANT),
+        sentence="",
+        wanted=str(desired),
+        scope=scope,
+        decided_by=desired.decided_by,
+        hardware_class=facts.hardware_class,
+        reboot_pending=facts.boot.reboot_required,
+        pending_change=waiting,
+        pending_rollback=Rollback(_text(saved.since), _text(saved.back_to)) if saved else None,
+        holds_slot=holds_slot,
+        undecided=False,
+        services=tuple(_services(facts)),
+    )
+    found = parts.changed(found, **aspects)
+    nothing = found.status is Status.COMPLIANT and facts.without_smt
+    shown = found.differences or (_nothing(facts, desired) if nothing else "")
+    sentences = ". ".join(filter(None, [shown, waiting, holds_slot]))
+    return parts.changed(found, sentence=sentences, change=_change(found, facts, desired))
 
 
-def refused(reason: str, status: str = UNKNOWN, **known: t.Any) -> ComplianceResult:
+def refused(reason: t.Any, status: Status = Status.UNKNOWN, **known: t.Any) -> Compliance:
     """Return the result without a comparison: no facts, no policy or no connection."""
-    result = {**dict.fromkeys(_FIELDS), "status": status, "services": [], **known}
-    return dict(result, sentence=_text(reason) or "no reason was given")
+    return Compliance(status=status, sentence=_text(reason) or "no reason was given", **known)
 
 
 # What is known beforehand, so that no connection is tried.
 NOT_CONTACTED = "not contacted: this controller cannot reach it"
 
 
-def from_registered(variable: t.Any) -> ComplianceResult:
+def from_registered(variable: t.Any) -> Compliance:
     """Return the result that smt_status registered for a host,
     or one with the reason where the task failed or did not run.
 
@@ -178,11 +315,14 @@ def from_registered(variable: t.Any) -> ComplianceResult:
             and nothing else.
     """
     registered = variable if isinstance(variable, dict) else {}
-    result, is_judged = registered.get("compliance"), not (registered.get("failed") or registered.get("unreachable"))
-    possible = STATUSES if is_judged else (UNKNOWN, UNREACHABLE)
-    if isinstance(result, dict) and result.get("status") in possible and set(result) >= _FIELDS:
-        return result
-    return refused(why(registered) or "it was not checked", UNREACHABLE if registered.get("unreachable") else UNKNOWN)
+    is_gone, is_judged = registered.get("unreachable"), not (registered.get("failed") or registered.get("unreachable"))
+    try:
+        found = parts.converted(registered.get("compliance"), Compliance)
+    except text.BorderError:
+        found = None
+    if found and (is_judged or found.status in (Status.UNKNOWN, Status.UNREACHABLE)):
+        return found
+    return refused(why(registered) or "it was not checked", Status.UNREACHABLE if is_gone else Status.UNKNOWN)
 
 
 def stamp(moment: datetime.datetime) -> str:
@@ -201,7 +341,7 @@ def _nothing(facts: Facts, desired: policy.DesiredState) -> str:
     return ". ".join(filter(None, [f"{LACKING}{unless}" if lacking else _NO_SMT, _text(facts.provider)]))
 
 
-def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
+def running(facts: Facts, desired: policy.DesiredState) -> Aspect:
     """Compare the running system: drifted where `smt_state` would change a CPU or the control.
 
     Raises:
@@ -209,15 +349,15 @@ def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
     """
     nothing = facts.without_smt and bool(desired.state or desired.threads == 1)
     if desired.anything or (nothing and not desired.is_part):
-        return _aspect(COMPLIANT)
+        return _aspect(Status.COMPLIANT)
     if facts.active is None and not nothing:
-        return _aspect(UNKNOWN, ["the kernel does not report which online CPUs share a core"])
+        return _aspect(Status.UNKNOWN, ["the kernel does not report which online CPUs share a core"])
     try:
         shape = facts.topology
         now = smt_state.of_cpus(facts.control, bool(facts.active), shape.online, shape.present)
         only = smt_scope.resolve(desired.cores, shape, None) if desired.is_part else None
         if nothing:
-            return _aspect(COMPLIANT)
+            return _aspect(Status.COMPLIANT)
         threads = {policy.ENABLED: None, policy.DISABLED: 1}[desired.state] if desired.state else desired.threads
         numeric = smt_transition.takes_numbers(facts.hardware_class or "")
         origin: smt_state.State | None = None
@@ -228,29 +368,36 @@ def running(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
     except smt_state.StateError as error:
         # Without the online CPUs the status is unknown; where the desired state is not possible, the present state
         # differs from it.
-        return _aspect(UNKNOWN if facts.supported is None else DRIFTED, [str(error)], blocked_by=str(error))
+        return _aspect(
+            Status.UNKNOWN if facts.supported is None else Status.DRIFTED, [str(error)], blocked_by=str(error)
+        )
     differences = _differences(goal, now)
-    return _aspect(DRIFTED, differences, facts.methods.runtime.blocked_by) if differences else _aspect(COMPLIANT)
+    blocked_by = facts.methods.runtime.blocked_by
+    return _aspect(Status.DRIFTED, differences, blocked_by) if differences else _aspect(Status.COMPLIANT)
 
 
-def configured(facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
+def configured(facts: Facts, desired: policy.DesiredState) -> Aspect:
     """Compare the next boot: drifted where `smt_boot_args` would change an argument, whoever set it."""
     if desired.anything:
-        return _aspect(COMPLIANT)
+        return _aspect(Status.COMPLIANT)
     try:
         needed = boot_arguments.desired_smt(boot_state(facts, desired))
     except policy.PolicyError as error:
-        return _aspect(UNKNOWN, [str(error)], blocked_by=str(error))
+        return _aspect(Status.UNKNOWN, [str(error)], blocked_by=str(error))
     if facts.boot.configured is None:
         return _aspect(
-            UNKNOWN,
+            Status.UNKNOWN,
             [f"the next boot's arguments are not known (boot loader: {facts.boot.loader or 'unknown'})"],
         )
     differences = boot_arguments.differences(facts.boot.configured, needed)
-    return _aspect(DRIFTED, differences, facts.methods.boot.blocked_by) if differences else _aspect(COMPLIANT)
+    return (
+        _aspect(Status.DRIFTED, differences, facts.methods.boot.blocked_by)
+        if differences
+        else _aspect(Status.COMPLIANT)
+    )
 
 
-def memory_aspects(facts: Memory) -> dict[str, dict[str, t.Any] | None]:
+def memory_aspects(facts: Memory) -> MemoryAspects:
     """Compare the memory policy of the running kernel (``memory``) and of the next boot (``memory_configured``) with
     the desired one.
     """
@@ -259,9 +406,11 @@ def memory_aspects(facts: Memory) -> dict[str, dict[str, t.Any] | None]:
     now = [*([refusal] if refusal else plan.differences if plan else ()), *(facts.protect_differences or ())]
     later = plan.boot_differences if plan else ()
     return {
-        "memory": _aspect(DRIFTED if now else COMPLIANT, now, refusal),
+        "memory": _aspect(Status.DRIFTED if now else Status.COMPLIANT, now, refusal),
         "memory_configured": (
-            _aspect(DRIFTED if later else COMPLIANT, later, plan.boot_blocked_by if later else None) if plan else None
+            _aspect(Status.DRIFTED if later else Status.COMPLIANT, later, plan.boot_blocked_by if later else None)
+            if plan
+            else None
         ),
     }
 
@@ -290,40 +439,25 @@ def boot_state(facts: Facts, desired: policy.DesiredState) -> str:
     )
 
 
-def _needs(result: ComplianceResult) -> dict[str, bool]:
-    """Return which of running system and boot arguments must change, and whether a reboot is needed."""
-    if result["pending_change"]:
-        return {"running": False, "configured": False, "reboot": False}
-    run, boot = result["running"], result["configured"]
-    blocked = bool(run and run["status"] == DRIFTED and run["blocked_by"])
-    drifted = bool(boot and boot["status"] == DRIFTED)
-    reboot = bool(boot) and (
-        blocked or (result["scope"] == policy.BOOT and (drifted or bool(result["reboot_pending"])))
-    )
-    return {
-        "running": bool(run and run["status"] == DRIFTED and not blocked),
-        "configured": drifted or reboot,
-        "reboot": reboot,
-    }
-
-
-def _change(result: ComplianceResult, facts: Facts, desired: policy.DesiredState) -> dict[str, t.Any]:
-    needs = _needs(result)
+def _change(found: Compliance, facts: Facts, desired: policy.DesiredState) -> Change:
+    """Return what leads to the desired state; nothing while a change waits for its confirmation."""
+    if found.pending_change:
+        return Change()
+    run, boot = found.running, found.configured
+    is_blocked, is_drifted = bool(run and run.obstacle), bool(boot and boot.is_drifted)
+    reboot = bool(boot) and (is_blocked or (found.scope == policy.BOOT and (is_drifted or bool(found.reboot_pending))))
     try:
-        boot = {"smt": boot_state(facts, desired)} if needs["configured"] else None
+        arguments = {"smt": boot_state(facts, desired)} if is_drifted or reboot else None
     except policy.PolicyError:
-        boot = None
+        arguments = None
     part = {"cores": desired.cores.given} if desired.is_part else {}
-    run = {"state": desired.state, **part} if desired.state else {"threads_per_core": desired.threads}
-    memory = not result["pending_change"] and any(
-        result[name] and result[name]["status"] == DRIFTED for name in ("memory", "memory_configured")
+    options = {"state": desired.state, **part} if desired.state else {"threads_per_core": desired.threads}
+    return Change(
+        running=options if run and run.is_drifted and not is_blocked else None,
+        configured=arguments,
+        memory=any(aspect and aspect.is_drifted for aspect in (found.memory, found.memory_configured)),
+        reboot=reboot,
     )
-    return {
-        "running": run if needs["running"] else None,
-        "configured": boot,
-        "memory": memory,
-        "reboot": needs["reboot"],
-    }
 
 
 def _services(facts: Facts, kinds: t.Container[str] | None = None) -> list[str]:
@@ -340,18 +474,6 @@ def _services(facts: Facts, kinds: t.Container[str] | None = None) -> list[str]:
     ]
 
 
-def sentence(result: ComplianceResult) -> str:
-    """Describe every difference from the desired state in one line."""
-    parts = []
-    for name in ASPECTS:
-        aspect = result[name]
-        if aspect and aspect["status"] != COMPLIANT:
-            parts.append(f"{name.replace('_', ' ')}: {'; '.join(aspect['reasons'])}")
-    if not parts and result["reboot_pending"] and result["scope"] == policy.BOOT:
-        parts.append("in force after the next reboot")
-    return ". ".join(parts)
-
-
 def _differences(wanted: smt_state.State, now: smt_state.State) -> list[str]:
     """List the differences with CPUs as lists: one line per CPU would be too long."""
     differences = (
@@ -364,11 +486,11 @@ def _differences(wanted: smt_state.State, now: smt_state.State) -> list[str]:
     return differences + ([f"CPUs {cpulist.render(short)} are offline"] if short else [])
 
 
-def _aspect(status: str, reasons: t.Sequence[t.Any] = (), blocked_by: str | None = None) -> dict[str, t.Any]:
+def _aspect(status: Status, reasons: t.Sequence[t.Any] = (), blocked_by: str | None = None) -> Aspect:
     shown = [_text(reason) or "?" for reason in reasons[:MAX_REASONS]]
     if len(reasons) > MAX_REASONS:
         shown.append(f"and {len(reasons) - MAX_REASONS} more")
-    return {"status": status, "reasons": shown, "blocked_by": _text(blocked_by)}
+    return Aspect(status, tuple(shown), _text(blocked_by))
 
 
 def _text(value: t.Any) -> str | None:

@@ -16,7 +16,8 @@ ENABLED, DISABLED, AUTO, THREADS, DISABLED_ON = "enabled", "disabled", "auto", "
 # The decision of an evaluation without a relevant difference.
 ANY = "any"
 RUNTIME, BOOT, BOTH = "runtime", "boot", "both"
-SCOPES = (RUNTIME, BOOT, BOTH)
+Scope = t.Literal["runtime", "boot", "both"]
+SCOPES: tuple[str, ...] = t.get_args(Scope)
 
 # No processor with Linux has more than eight threads a core (POWER8 and later).
 MAX_THREADS = 8

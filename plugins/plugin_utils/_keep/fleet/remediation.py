@@ -13,8 +13,9 @@ import shlex
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text as border_text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, rollout, waivers
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import ComplianceResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import rollout, waivers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import Compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 
 # Where an evaluation puts its results, and where the policy looks for them.
 DESTINATION, RESULTS = "smt_eval_dest", "smt_policy_results"
@@ -119,20 +120,7 @@ def _day(value: t.Any) -> str:
     raise TypeError(type(value).__name__)
 
 
-_IN_WORDS = {
-    compliance.BAD_POLICY: "Set the variable that the reason names, for the host or its group in the inventory.",
-    compliance.SILENT: (
-        "See on the host why it says nothing: systemctl status threadwise-smt-pull.timer threadwise-smt-pull.service."
-        " Where it does not pull, repeat the check that wrote the file."
-    ),
-    compliance.UNKNOWN_TO_SERVER: (
-        "See that the host has smt_pull, that its node_exporter reads the file of the metrics, and that the server"
-        " scrapes it; where it has another name there, set smt_compliance_label or smt_compliance_names."
-    ),
-}
-
-
-def text(host: str, result: ComplianceResult, call: Call) -> str | None:
+def text(host: str, result: Compliance, call: Call) -> str | None:
     """Return what to do about a host; None where nothing is to be done.
 
     Args:
@@ -140,30 +128,30 @@ def text(host: str, result: ComplianceResult, call: Call) -> str | None:
         result: its status.
         call: the call that found it.
     """
-    if result["status"] == compliance.COMPLIANT:
+    if result.status is Status.COMPLIANT:
         return _of_compliance(host, result, call)
-    if result["status"] == compliance.WAIVED:
+    if result.status is Status.WAIVED:
         return _after_its_waiver("put the policy in force", host, call)
-    if result["status"] == compliance.DRIFTED:
+    if result.status is Status.DRIFTED:
         return _of_drift(host, result, call)
-    if result["status"] == compliance.UNREACHABLE:
+    if result.status is Status.UNREACHABLE:
         return f"See why it does not answer: {call.ping(host)}"
-    if result["status"] in _IN_WORDS:
-        return _IN_WORDS[result["status"]]
+    if result.status.row.remedy:
+        return result.status.row.remedy
     return (
         f"Evaluate a host of its class ({call.evaluate([host])}), or set smt_policy to a state for it."
-        if result["undecided"]
+        if result.undecided
         else f"See what it says of itself: {call.play('smt_survey', [host])}"
     )
 
 
-def _of_compliance(host: str, result: ComplianceResult, call: Call) -> str | None:
-    if result["pending_rollback"] is not None and not result["pending_change"]:
+def _of_compliance(host: str, result: Compliance, call: Call) -> str | None:
+    if result.pending_rollback is not None and not result.pending_change:
         # Where the host is not healthy, it is brought back by that, and a waiver lets nothing change it.
-        if waivers.in_force(result):
+        if result.is_excused:
             return _after_its_waiver("have the interrupted rollout finished", host, call)
         return f"Have the interrupted rollout finished: {call.play('smt_enforce', [host])}"
-    measure = result["decision"] and result["decision"]["measure"]
+    measure = result.decision and result.decision.measure
     return f"Measure its hardware class again: {call.evaluate(measure)}" if measure else None
 
 
@@ -172,15 +160,15 @@ def _after_its_waiver(what: str, host: str, call: Call) -> str:
     return f"Nothing before its waiver ends. Then remove {waivers.VARIABLE}, and {what}: {enforce}"
 
 
-def _of_drift(host: str, result: ComplianceResult, call: Call) -> str:
-    if result["pending_change"]:
+def _of_drift(host: str, result: Compliance, call: Call) -> str:
+    if result.pending_change:
         return "Confirm the change that waits, or wait until it is rolled back; then check again."
     blocked = rollout.blocked_by(result, reboot_ok=True)
     if blocked:
-        is_memory = any((result[name] or {}).get("blocked_by") == blocked for name in ("memory", "memory_configured"))
+        is_memory = any(aspect and aspect.blocked_by == blocked for aspect in (result.memory, result.memory_configured))
         set_what = "set its smt_memory_* variables otherwise" if is_memory else "set another smt_policy for it"
         return f"It cannot be changed ({blocked}): {set_what}, or waive it by {waivers.VARIABLE}."
-    if result["change"] and result["change"]["reboot"]:
+    if result.needs_reboot:
         enforce = call.play("smt_enforce", [host], "-e", "smt_policy_reboot_ok=true")
         return f"Put the policy in force, with a reboot: {enforce}"
     return f"Put the policy in force: {call.play('smt_enforce', [host])}"

@@ -8,8 +8,8 @@ import dataclasses
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, waivers
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import ComplianceResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import Compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 
 _SIZE = re.compile(r"([1-9][0-9]{0,6})(%?)")
 
@@ -125,30 +125,20 @@ def _size(value: t.Any, fleet: int) -> int:
     return max(1, fleet * number // 100) if match[2] else number
 
 
-def is_pending(result: ComplianceResult, reboot_ok: bool) -> bool:
+def is_pending(result: Compliance, reboot_ok: bool) -> bool:
     """Return whether a host needs a change and can be changed, or has a pending rollback, and no waiver."""
-    if waivers.in_force(result):
+    if result.is_excused:
         return False
-    if result["status"] == compliance.DRIFTED:
+    if result.status is Status.DRIFTED:
         return blocked_by(result, reboot_ok) is None
-    return result["status"] == compliance.COMPLIANT and (
-        result["pending_rollback"] is not None
-        or result["holds_slot"] is not None
-        or (reboot_ok and result["change"]["reboot"])
+    return result.status is Status.COMPLIANT and (
+        result.pending_rollback is not None or result.holds_slot is not None or (reboot_ok and result.needs_reboot)
     )
 
 
-def blocked_by(result: ComplianceResult, reboot_ok: bool) -> str | None:
+def blocked_by(result: Compliance, reboot_ok: bool) -> str | None:
     """Return what blocks the change of a drifted host, or None."""
-    run = result["running"]
-    for name in ("configured", "memory", "memory_configured"):
-        if result[name] and result[name]["status"] == compliance.DRIFTED and result[name]["blocked_by"]:
-            return str(result[name]["blocked_by"])
-    if (
-        run
-        and run["status"] == compliance.DRIFTED
-        and run["blocked_by"]
-        and not (result["change"]["reboot"] and reboot_ok)
-    ):
-        return str(run["blocked_by"])
-    return None
+    aspects = [result.configured, result.memory, result.memory_configured]
+    if not (reboot_ok and result.needs_reboot):
+        aspects.append(result.running)
+    return next((aspect.obstacle for aspect in aspects if aspect and aspect.obstacle), None)

@@ -14,13 +14,12 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, policy
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import policy
 
 VARIABLE = "smt_policy_waiver"
 # A waiver is valid, ends within `NOTICE_DAYS`, or is over.
-VALID, ENDING, EXPIRED = "valid", "ending", "expired"
-STATES = (VALID, ENDING, EXPIRED)
+State = t.Literal["valid", "ending", "expired"]
 NOTICE_DAYS = 30
 TEXTS = ("reason", "owner")
 MAX_TEXT = 500
@@ -30,8 +29,6 @@ _MOMENT = re.compile(
     rf"{_DAY.pattern}[T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.][0-9]{{1,9}})?)? ?(Z|[+-][0-9]{{2}}(:?[0-9]{{2}})?)?"
 )
 _DAY_SECONDS = 24 * 60 * 60
-# What a host needs that is left alone.
-_NO_CHANGE = {"running": None, "configured": None, "memory": False, "reboot": False}
 
 
 class WaiverError(policy.PolicyError):
@@ -60,16 +57,53 @@ class Waiver:
         """
         return (self.until - now.astimezone(datetime.UTC).date()).days
 
-    def described(self, now: datetime.datetime) -> dict[str, t.Any]:
-        """Return it as plain data: ``{until, state, days_left, reason, owner}``."""
+    def at(self, now: datetime.datetime) -> Leave:
+        """Return what it means at a time (aware)."""
         left = self.days_left(now)
-        state = EXPIRED if left < 0 else ENDING if left <= NOTICE_DAYS else VALID
-        return {
-            "until": self.until.isoformat(),
-            "state": state,
-            "days_left": left,
-            **{name: getattr(self, name) for name in TEXTS},
-        }
+        state: State = "expired" if left < 0 else "ending" if left <= NOTICE_DAYS else "valid"
+        return Leave(self.until.isoformat(), state, left, self.reason, self.owner)
+
+
+class Leave(parts.Excerpt, frozen=True):
+    """A waiver at the time of a check.
+
+    Attributes of the file:
+        until: its last day, of UTC.
+        state: whether it is valid, ends within 30 days, or is over and excuses nothing.
+        days_left: whole days after that of the check: 0 on its last day, negative when it is over.
+        reason: why the host may differ.
+        owner: who answers for it.
+    """
+
+    until: parts.Day
+    state: t.Annotated[State, parts.in_order(State)]
+    days_left: t.Annotated[int, parts.between(-schema.MAX_SECONDS, schema.MAX_SECONDS)]
+    reason: parts.Line
+    owner: parts.Line
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether it is not over."""
+        return self.state != "expired"
+
+    @property
+    def end(self) -> int:
+        """When it ends, in seconds since 1970: the midnight after its last day."""
+        last = datetime.datetime.fromisoformat(self.until).replace(tzinfo=datetime.UTC)
+        return int(last.timestamp()) + _DAY_SECONDS
+
+    @property
+    def sentence(self) -> str:
+        """What it means for its host."""
+        verb = "waived until" if self.is_in_force else "its waiver ended with"
+        left = (
+            ""
+            if self.state != "ending"
+            else ", its last day"
+            if not self.days_left
+            else f", {self.days_left} more day{'s' if self.days_left > 1 else ''}"
+        )
+        return f"{verb} {self.until} (UTC{left}) by {self.owner}: {self.reason}"
 
 
 def parse(value: t.Any) -> Waiver | None:
@@ -130,75 +164,4 @@ def _read(value: t.Any) -> datetime.date:
     raise WaiverError(
         f"{VARIABLE} has until {cpulist.quoted(value)}: it must be a day as YYYY-MM-DD, the last one, of UTC, or a"
         " moment as YYYY-MM-DDTHH:MM:SSZ, which stands for the day that it is in"
-    )
-
-
-def in_force(result: compliance.ComplianceResult) -> bool:
-    """Return whether a host has a waiver that is not over, so that nothing is changed on it."""
-    return result["waiver"] is not None and result["waiver"]["state"] != EXPIRED
-
-
-def applied(
-    result: compliance.ComplianceResult, waiver: Waiver | None, now: datetime.datetime
-) -> compliance.ComplianceResult:
-    """Return a host's result with its waiver: what differs is waived as long as it is in force, and nothing is changed.
-
-    Args:
-        result: of :func:`compliance.judge` or :func:`compliance.refused`.
-        waiver: from :func:`parse`.
-        now: the present time, aware.
-    """
-    if waiver is None:
-        return result
-    changed = {**result, "waiver": waiver.described(now)}
-    if in_force(changed):
-        changed["change"] = result["change"] and _NO_CHANGE
-        if result["status"] == compliance.DRIFTED:
-            changed["status"] = compliance.WAIVED
-    waived = sentence(changed) if result["status"] == compliance.DRIFTED else None
-    return {**changed, "sentence": ". ".join(filter(None, [result["sentence"], waived]))}
-
-
-def end(described: t.Mapping[str, t.Any]) -> int:
-    """Return when a waiver ends, in seconds since 1970: the midnight after its last day.
-
-    Args:
-        described: from :meth:`Waiver.described`.
-    """
-    last = datetime.datetime.fromisoformat(described["until"]).replace(tzinfo=datetime.UTC)
-    return int(last.timestamp()) + _DAY_SECONDS
-
-
-def sentence(result: compliance.ComplianceResult) -> str:
-    """Return what the waiver of a host means for it."""
-    waiver = result["waiver"]
-    verb = "its waiver ended with" if waiver["state"] == EXPIRED else "waived until"
-    left = (
-        ""
-        if waiver["state"] != ENDING
-        else ", its last day"
-        if not waiver["days_left"]
-        else f", {waiver['days_left']} more day{'s' if waiver['days_left'] > 1 else ''}"
-    )
-    return f"{verb} {waiver['until']} (UTC{left}) by {waiver['owner']}: {waiver['reason']}"
-
-
-def notice(judged: t.Iterable[tuple[str, compliance.ComplianceResult]], most: int) -> str:
-    """Return a sentence that names the hosts whose waiver ends soon or is over, and that differ; empty without one.
-
-    Args:
-        judged: the hosts.
-        most: of them that are named of each kind.
-    """
-    by_state: dict[str, list[str]] = {ENDING: [], EXPIRED: []}
-    for host, result in judged:
-        waiver = result["waiver"]
-        if waiver and waiver["state"] in by_state and result["status"] in (compliance.WAIVED, compliance.DRIFTED):
-            by_state[waiver["state"]].append(f"{host} ({waiver['until']})")
-    words = {EXPIRED: "Waivers that ended", ENDING: f"Waivers that end within {NOTICE_DAYS} days"}
-    return " ".join(
-        f"{words[state]}: {', '.join(by_state[state][:most])}"
-        f"{f' and {len(by_state[state]) - most} more' if len(by_state[state]) > most else ''}."
-        for state in words
-        if by_state[state]
     )

@@ -17,9 +17,9 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import histories
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import folders
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 
 SCHEMA, VERSION = "threadwise.smt/checks", 1
 MIB = 1024 * 1024
@@ -28,11 +28,26 @@ LOCK, LOCK_SECONDS = ".checks.lock", 60
 # Checks at the same time wait for each other, and controllers' clocks differ a little.
 BEHIND = datetime.timedelta(minutes=5)
 _NAME = re.compile(r"checks-(\d{4}-\d{2})\.jsonl")
-# What says nothing of whether a host has drifted.
-_NOT_SEEN = (*compliance.NOT_SEEN, compliance.UNKNOWN, compliance.BAD_POLICY)
+
+Statuses = t.Mapping[str, Status]
 
 
-Statuses = t.Mapping[str, str]
+class CheckLine(parts.Part, frozen=True):
+    """A line of a file.
+
+    Attributes:
+        at: UTC.
+        hosts: how many it was about.
+        whole: whether all hosts that are known are in it, and not those alone whose status has changed.
+        statuses: host -> status; null for a host that is not in the inventory any more.
+    """
+
+    schema: t.Literal["threadwise.smt/checks"]
+    schema_version: t.Literal[1]
+    at: parts.Moment
+    hosts: parts.Count
+    whole: bool
+    statuses: t.Annotated[dict[parts.HostLine, Status | None], parts.at_most(parts.MAX_HOSTS)]
 
 
 class Check(t.NamedTuple):
@@ -44,7 +59,7 @@ class Check(t.NamedTuple):
     """
 
     at: datetime.datetime
-    counts: t.Mapping[str, int]
+    counts: t.Mapping[Status, int]
 
 
 class Drift(t.NamedTuple):
@@ -82,7 +97,7 @@ class History(t.NamedTuple):
 
     checks: list[Check]
     drifts: list[Drift]
-    statuses: dict[str, str]
+    statuses: dict[str, Status]
     seen: set[str]
 
 
@@ -173,7 +188,7 @@ def read(directory: str | os.PathLike[str]) -> History:
     """
     history = History([], [], {}, set())
     lasting: dict[str, datetime.datetime] = {}
-    counts: collections.Counter[str | None] = collections.Counter()
+    counts: collections.Counter[Status | None] = collections.Counter()
     try:
         with folders.opened(directory) as folder:
             for name in _names(directory):
@@ -187,7 +202,7 @@ def read(directory: str | os.PathLike[str]) -> History:
                     left = dict.fromkeys(history.statuses.keys() - line.statuses.keys()) if line.whole else {}
                     for host, status in (*left.items(), *line.statuses.items()):
                         _see(history, lasting, host, status, at)
-                        if status and status not in _NOT_SEEN:
+                        if status and _tells(status):
                             history.seen.add(host)
                         counts[history.statuses.get(host)] -= 1
                         counts[status] += 1
@@ -207,16 +222,21 @@ def read(directory: str | os.PathLike[str]) -> History:
 
 
 def _see(
-    history: History, lasting: dict[str, datetime.datetime], host: str, status: str | None, at: datetime.datetime
+    history: History, lasting: dict[str, datetime.datetime], host: str, status: Status | None, at: datetime.datetime
 ) -> None:
     """Take note of a host's status: a drift begins, or has ended."""
-    if status == compliance.DRIFTED:
+    if status is Status.DRIFTED:
         lasting.setdefault(host, at)
-    elif status not in _NOT_SEEN and host in lasting:
-        history.drifts.append(Drift(host, lasting.pop(host), at, status is None, status == compliance.WAIVED))
+    elif (status is None or _tells(status)) and host in lasting:
+        history.drifts.append(Drift(host, lasting.pop(host), at, status is None, status is Status.WAIVED))
 
 
-def _take(statuses: dict[str, str], host: str, status: str | None) -> None:
+def _tells(status: Status) -> bool:
+    """Return whether a status says if a host has drifted."""
+    return status.row.is_fine or status is Status.DRIFTED
+
+
+def _take(statuses: dict[str, Status], host: str, status: Status | None) -> None:
     """Keep the latest word on a host; of one that left the inventory there is none."""
     statuses.pop(host, None)
     if status is not None:
@@ -227,14 +247,14 @@ def _names(directory: str | os.PathLike[str]) -> list[str]:
     return sorted(name for name in os.listdir(directory) if _NAME.fullmatch(name))
 
 
-def _state(folder: folders.Folder, names: t.Sequence[str]) -> tuple[dict[str, str], datetime.datetime | None, str]:
+def _state(folder: folders.Folder, names: t.Sequence[str]) -> tuple[dict[str, Status], datetime.datetime | None, str]:
     """Return the statuses at the end of the last file that has checks, when its last one was, and its name; None and an
     empty name without any.
     """
     for name in reversed(names):
         lines = list(_lines(folder, name))
         if lines:
-            statuses: dict[str, str] = {}
+            statuses: dict[str, Status] = {}
             for _at, line in lines:
                 for host, status in line.statuses.items():
                     _take(statuses, host, status)
@@ -242,12 +262,12 @@ def _state(folder: folders.Folder, names: t.Sequence[str]) -> tuple[dict[str, st
     return {}, None, ""
 
 
-def _lines(folder: folders.Folder, name: str) -> t.Iterator[tuple[datetime.datetime, histories.CheckLine]]:
+def _lines(folder: folders.Folder, name: str) -> t.Iterator[tuple[datetime.datetime, CheckLine]]:
     """Yield the lines of a file, each with its time; one that was not written whole is none."""
     content = folder.read(name, MAX_FILE).decode("utf-8", "replace")
     for number, line in enumerate(content[: content.rfind("\n") + 1].splitlines(), 1):
         try:
-            check = parts.decoded(line, histories.CheckLine)
+            check = parts.decoded(line, CheckLine)
             at = text.moment(check.at)
         except (ValueError, text.BorderError) as error:
             raise text.BorderError(

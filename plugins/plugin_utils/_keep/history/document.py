@@ -10,8 +10,7 @@ import statistics
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, schema
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.parts import Moment, Text, about, at_least
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history.checks import Drift, History
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history.effects import Effect, Key
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import series
@@ -22,97 +21,129 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled.ser
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import charts, frame, wording
 
-SCHEMA_NAME: t.Final = "threadwise.smt/history"
-SCHEMA_VERSION: t.Final = 1
+SCHEMA_NAME: t.Literal["threadwise.smt/history"] = "threadwise.smt/history"
+SCHEMA_VERSION: t.Literal[1] = 1
+Standing = t.Literal["holds", "changed", "not decided"]
 # Drifts that a page lists; a document has all.
 MAX_DRIFTS = 500
 # Points of a picture.
 MAX_POINTS = 400
-# What a picture of the fleet has, with the statuses of each.
-NOT_AS_WANTED = {
-    "drifted": (compliance.DRIFTED, compliance.BAD_POLICY),
-    "not known": (compliance.UNKNOWN, *compliance.NOT_SEEN),
-}
+# What a picture of the fleet has.
+NOT_AS_WANTED = tuple(dict.fromkeys(status.row.in_history for status in Status if status.row.in_history))
 SIDES = ("better with SMT on", "better with SMT off")
 _DAY = datetime.timedelta(days=1)
 _HOUR = datetime.timedelta(hours=1)
-Latest = t.Literal["holds", "changed", "not decided"]
 
 
-class DriftOfHost(parts.Part, frozen=True):
-    """A host that differed from its policy."""
+class WrittenDrift(parts.Part, frozen=True):
+    """A host that differed from its policy.
 
-    host: t.Annotated[Text, about("Name of the host in the inventory.")]
-    since: t.Annotated[Moment, about("The first check that saw it.")]
-    until: t.Annotated[Moment | None, about("The first check that did not any more; null where none has.")]
-    seconds: t.Annotated[float | None, about("Seconds between the two; null where it was not seen mended.")]
-    removed: t.Annotated[bool, about("Whether it was not seen mended because the host left the inventory.")]
-    waived: t.Annotated[bool, about("Whether it was not seen mended because a waiver allowed it.")]
+    Attributes of the file:
+        host: name of the host in the inventory.
+        since: the first check that saw it.
+        until: the first check that did not any more; null where none has.
+        seconds: seconds between the two; null where it was not seen mended.
+        removed: whether it was not seen mended because the host left the inventory.
+        waived: whether it was not seen mended because a waiver allowed it.
+    """
 
-
-class EffectOfRun(parts.Part, frozen=True):
-    """What a run says."""
-
-    run: t.Annotated[Text, about("Name of the run.")]
-    day: t.Annotated[
-        Text,
-        about(
-            "Day on which the controller had collected the last of its hosts; of reports of earlier releases that of"
-            " the start. Empty where it is not known."
-        ),
-    ]
-    kernels: t.Annotated[tuple[Text, ...], about("Kernels of its hosts.")]
-    # Of an effect all three are known.
-    change: t.Annotated[float | None, parts.shown(type="number"), about("Change of the metric with SMT off, a share.")]
-    change_low: t.Annotated[float | None, parts.shown(type="number"), about("Lower end of its interval.")]
-    change_high: t.Annotated[float | None, parts.shown(type="number"), about("Upper end of its interval.")]
-    ratio: t.Annotated[float, about("The same, turned so that above 1 is better.")]
+    host: parts.Text
+    since: parts.Moment
+    until: parts.Moment | None
+    seconds: float | None
+    removed: bool
+    waived: bool
 
 
-class TurnOfEffect(parts.Part, frozen=True):
-    """Where an effect has changed."""
+class WrittenRun(parts.Part, frozen=True):
+    """What a run found of an effect.
 
-    run: t.Annotated[Text, about("First run after the change.")]
-    before: t.Annotated[float, about("Mean ratio of the runs before it.")]
-    after: t.Annotated[float, about("Mean ratio of the runs from it on.")]
-    p_value: t.Annotated[float, about("How often chance alone gives such a change.")]
+    Attributes of the file:
+        run: name of the run.
+        day: day on which the controller had collected the last of its hosts; of reports of earlier releases that of the
+            start. Empty where it is not known.
+        kernels: kernels of its hosts.
+        change: change of the metric with SMT off, a share.
+        change_low: lower end of its interval.
+        change_high: upper end of its interval.
+        ratio: the same, turned so that above 1 is better.
+    """
 
-
-class EffectOnWorkload(parts.Part, frozen=True):
-    """What SMT off did to a workload."""
-
-    hardware_class: t.Annotated[Text, about("The class; empty where it is not known.")]
-    host: t.Annotated[Text | None, about("The host where its class is not known; null where it is.")]
-    name: t.Annotated[Text, about("Name of the workload, with the value of its parameter.")]
-    workload: t.Annotated[Text, about("Title of the workload.")]
-    metric: t.Annotated[Text, about("What of it was measured.")]
-    unit: t.Annotated[Text, about("Unit of the metric.")]
-    better: t.Annotated[parts.Better, about("Which numbers of it are better.")]
-    runs: t.Annotated[tuple[EffectOfRun, ...], about("Runs in the order of their times.")]
-    turns: t.Annotated[tuple[TurnOfEffect, ...], about("Where the effect has changed.")]
-    latest: t.Annotated[
-        Latest | None,
-        parts.in_order(Latest),
-        about("Whether the latest of these runs says what those before it say; null for a single run."),
-    ]
+    run: parts.Text
+    day: parts.Text
+    kernels: tuple[parts.Text, ...]
+    change: float
+    change_low: float
+    change_high: float
+    ratio: float
 
 
-class HistoryFile(parts.Part, frozen=True):
-    """The file of a history."""
+class WrittenTurn(parts.Part, frozen=True):
+    """Where an effect has changed.
+
+    Attributes of the file:
+        run: first run after the change.
+        before: mean ratio of the runs before it.
+        after: mean ratio of the runs from it on.
+        p_value: how often chance alone gives such a change.
+    """
+
+    run: parts.Text
+    before: float
+    after: float
+    p_value: float
+
+
+class WrittenEffect(parts.Part, frozen=True):
+    """What SMT off did to a workload.
+
+    Attributes of the file:
+        hardware_class: the class; empty where it is not known.
+        host: the host where its class is not known; null where it is.
+        name: name of the workload, with the value of its parameter.
+        workload: title of the workload.
+        metric: what of it was measured.
+        unit: unit of the metric.
+        better: which numbers of it are better.
+        runs: runs in the order of their times.
+        turns: where the effect has changed.
+        latest: whether the latest of these runs says what those before it say; null for a single run.
+    """
+
+    hardware_class: parts.Text
+    host: parts.Text | None
+    name: parts.Text
+    workload: parts.Text
+    metric: parts.Text
+    unit: parts.Text
+    better: parts.Better
+    runs: tuple[WrittenRun, ...]
+    turns: tuple[WrittenTurn, ...]
+    latest: t.Annotated[Standing, parts.in_order(Standing)] | None
+
+
+class WrittenHistory(parts.Part, frozen=True):
+    """The document.
+
+    Attributes of the file:
+        at: when it was made, UTC.
+        checks: number of checks of compliance; 0 without a history.
+        since: the first of them.
+        until: the last of them.
+        drifts: hosts that differed from their policy, those that still do first.
+        effects: what SMT off did to each workload of each hardware class.
+        left_out: runs that are left out, a sentence each.
+    """
 
     schema: t.Literal["threadwise.smt/history"]
     schema_version: t.Literal[1]
-    at: t.Annotated[Moment, about("When it was made, UTC.")]
-    checks: t.Annotated[int, at_least(0), about("Number of checks of compliance; 0 without a history.")]
-    since: t.Annotated[Moment | None, about("The first of them.")]
-    until: t.Annotated[Moment | None, about("The last of them.")]
-    drifts: t.Annotated[
-        tuple[DriftOfHost, ...], about("Hosts that differed from their policy, those that still do first.")
-    ]
-    effects: t.Annotated[
-        tuple[EffectOnWorkload, ...], about("What SMT off did to each workload of each hardware class.")
-    ]
-    left_out: t.Annotated[tuple[Text, ...], about("Runs that are left out, a sentence each.")]
+    at: parts.Moment
+    checks: t.Annotated[int, parts.between(0, None)]
+    since: parts.Moment | None
+    until: parts.Moment | None
+    drifts: tuple[WrittenDrift, ...]
+    effects: tuple[WrittenEffect, ...]
+    left_out: tuple[parts.Text, ...]
 
 
 SCHEMA = schema.published(
@@ -120,7 +151,7 @@ SCHEMA = schema.published(
     SCHEMA_VERSION,
     "What drifted when, and what SMT did over months",
     "smt_history.json on the controller, or beside the page that smt_history_page names.",
-    parts.schema_of(HistoryFile),
+    parts.schema_of(WrittenHistory),
 )
 
 Effects = t.Mapping[Key, t.Sequence[Effect]]
@@ -249,62 +280,58 @@ def length(duration: datetime.timedelta) -> str:
 
 
 def document(record: HistoryRecord, at: datetime.datetime) -> dict[str, t.Any]:
-    """Return a history as plain data that match :data:`SCHEMA`."""
-    checks = record.history.checks if record.history else []
-    made: dict[str, t.Any] = parts.plain(
-        HistoryFile(
+    """Return a history as plain data that matches :data:`SCHEMA`."""
+    checks, drifts = (record.history.checks, record.history.drifts) if record.history else ([], [])
+    first, last = (_moment(checks[0].at), _moment(checks[-1].at)) if checks else (None, None)
+    written: dict[str, t.Any] = parts.plain(
+        WrittenHistory(
             SCHEMA_NAME,
             SCHEMA_VERSION,
-            at=_moment(at),
-            checks=len(checks),
-            since=_moment(checks[0].at) if checks else None,
-            until=_moment(checks[-1].at) if checks else None,
-            drifts=tuple(map(_drift, record.history.drifts if record.history else ())),
-            effects=tuple(_effect(record, key, effects) for key, effects in record.effects.items()),
-            left_out=tuple(record.left_out),
+            _moment(at),
+            len(checks),
+            first,
+            last,
+            tuple(map(_drift, drifts)),
+            tuple(_written(record, key, effects) for key, effects in record.effects.items()),
+            tuple(record.left_out),
         )
     )
-    return made
+    return written
+
+
+def _written(record: HistoryRecord, key: Key, effects: t.Sequence[Effect]) -> WrittenEffect:
+    measured = effects[-1].measured
+    return WrittenEffect(
+        key.hardware_class,
+        key.host or None,
+        key.workload,
+        effects[-1].title,
+        measured.metric,
+        measured.unit,
+        t.cast("parts.Better", measured.better),
+        tuple(map(_effect, effects)),
+        tuple(
+            WrittenTurn(effects[turn.place].run, turn.before, turn.after, turn.p_value) for turn in record.turns[key]
+        ),
+        t.cast("Standing | None", record.latest[key]),
+    )
 
 
 def _moment(at: datetime.datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _drift(drift: Drift) -> DriftOfHost:
-    return DriftOfHost(
-        drift.host,
-        _moment(drift.since),
-        until=None if drift.until is None else _moment(drift.until),
-        seconds=None if drift.lasted is None else drift.lasted.total_seconds(),
-        removed=drift.is_removed,
-        waived=drift.is_waived,
+def _drift(drift: Drift) -> WrittenDrift:
+    until = None if drift.until is None else _moment(drift.until)
+    seconds = None if drift.lasted is None else drift.lasted.total_seconds()
+    return WrittenDrift(drift.host, _moment(drift.since), until, seconds, drift.is_removed, drift.is_waived)
+
+
+def _effect(effect: Effect) -> WrittenRun:
+    value, low, high = t.cast(
+        "tuple[float, float, float]", (effect.change.value, effect.change.low, effect.change.high)
     )
-
-
-def _effect(record: HistoryRecord, key: Key, effects: t.Sequence[Effect]) -> EffectOnWorkload:
-    measured = effects[-1].measured
-    return EffectOnWorkload(
-        key.hardware_class,
-        key.host or None,
-        name=key.workload,
-        workload=effects[-1].title,
-        metric=measured.metric,
-        unit=measured.unit,
-        better=t.cast("parts.Better", measured.better),
-        runs=tuple(map(_run, effects)),
-        turns=tuple(
-            TurnOfEffect(effects[turn.place].run, turn.before, turn.after, turn.p_value) for turn in record.turns[key]
-        ),
-        latest=t.cast("Latest | None", record.latest[key]),
-    )
-
-
-def _run(effect: Effect) -> EffectOfRun:
-    change = effect.change
-    return EffectOfRun(
-        effect.run, effect.day, tuple(effect.kernels), change.value, change.low, change.high, effect.interval.ratio
-    )
+    return WrittenRun(effect.run, effect.day, tuple(effect.kernels), value, low, high, effect.interval.ratio)
 
 
 def page(record: HistoryRecord, at: datetime.datetime, margin: float) -> str:
@@ -334,11 +361,11 @@ def _fleet(history: History) -> charts.Picture | None:
     rows = [
         {"x": (check.at - first) / _DAY, "arm": name, "value": value, "low": value, "high": value}
         for check in shown
-        for name, statuses in NOT_AS_WANTED.items()
-        for value in [sum(check.counts.get(status, 0) for status in statuses)]
+        for name in NOT_AS_WANTED
+        for value in [sum(count for status, count in check.counts.items() if status.row.in_history == name)]
     ]
     along = f"days since {first:%Y-%m-%d}"
-    return charts.points(rows, list(NOT_AS_WANTED), "hosts", along, "Hosts that were not as wanted, over time")
+    return charts.points(rows, NOT_AS_WANTED, "hosts", along, "Hosts that were not as wanted, over time")
 
 
 def _picture(title: str, effects: t.Sequence[Effect], turns: t.Sequence[Turn], margin: float) -> charts.Picture:

@@ -12,10 +12,11 @@ import dataclasses
 import datetime
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, compliance_report
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import ComplianceResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import Compliance
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance_report import Judged
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 
 # Checks of several controllers that are about the same time: two that differ then contradict each other.
 SAME_TIME = datetime.timedelta(minutes=10)
@@ -42,7 +43,7 @@ class Word(t.NamedTuple):
 
     host: str
     at: datetime.datetime
-    result: ComplianceResult
+    result: Compliance
     origin: str
     by: str | None = None
 
@@ -54,7 +55,7 @@ class Word(t.NamedTuple):
     @property
     def is_seen(self) -> bool:
         """Whether somebody has seen the host, and not only missed it."""
-        return self.result["status"] not in compliance.NOT_SEEN
+        return self.result.status.row.is_seen
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +108,7 @@ class Source:
 def judged(
     asked: Asked,
     words: t.Iterable[Word],
-    unheard: t.Callable[[str], ComplianceResult],
+    unheard: t.Callable[[str], Compliance],
     max_age: datetime.timedelta | None,
 ) -> list[Judged]:
     """Return the hosts of the play, each by the word that counts.
@@ -126,8 +127,8 @@ def judged(
 
 
 def _counting(
-    words: list[Word], unheard: ComplianceResult, now: datetime.datetime, max_age: datetime.timedelta | None
-) -> ComplianceResult:
+    words: list[Word], unheard: Compliance, now: datetime.datetime, max_age: datetime.timedelta | None
+) -> Compliance:
     """Return the result that counts of the words on a host. What other hosts say makes it worse, and never better: a
     host is not trusted with others.
     """
@@ -141,7 +142,7 @@ def _counting(
     better = [word for word in others if _rank(word.result) > worst and (since is None or word.at > since)]
     if better:
         sentence = f"{says(min(better, key=order))}, which does not count: it is another host"
-        result = dict(result, sentence=". ".join(filter(None, [result["sentence"], sentence])))
+        result = result.saying(sentence)
     return result
 
 
@@ -157,7 +158,7 @@ def speakers(asked: Asked, words: t.Iterable[Word]) -> list[str]:
     return [f"Hosts that speak of others: {', '.join(named[:MAX_NAMED])}{more}."] if named else []
 
 
-def _decided(words: list[Word], now: datetime.datetime, max_age: datetime.timedelta | None) -> ComplianceResult:
+def _decided(words: list[Word], now: datetime.datetime, max_age: datetime.timedelta | None) -> Compliance:
     """Return the result that counts of the words on a host, at least one."""
     timely = sorted((word for word in words if word.at <= now + AHEAD), key=order)
     if not timely:
@@ -171,36 +172,33 @@ def _decided(words: list[Word], now: datetime.datetime, max_age: datetime.timede
     near = [word for word in timely if newest.at - word.at <= SAME_TIME]
     # Who could not reach a host says nothing against one who could.
     counts = next((word for word in near if word.is_seen), newest)
-    result = dict(counts.result, checked=compliance.stamp(counts.at))
+    result = parts.changed(counts.result, checked=compliance.stamp(counts.at))
     if max_age is not None and now - counts.at > max_age:
         return compliance.refused(
             f"its last word is of {compliance.stamp(counts.at)} ({counts.origin}), more than {_hours(max_age)} ago; it"
-            f" was {counts.result['status'].replace('_', ' ')} then",
-            compliance.SILENT,
-            checked=result["checked"],
+            f" was {counts.result.status.words} then",
+            Status.SILENT,
+            checked=result.checked,
             **_known(result),
         )
-    sentences = [result["sentence"], _contradiction(counts, near)]
-    return dict(result, sentence=". ".join(filter(None, sentences)))
+    return result.saying(_contradiction(counts, near))
 
 
-def _rank(result: ComplianceResult) -> int:
+def _rank(result: Compliance) -> int:
     """Return how much attention a result needs: 0 is the worst."""
-    return compliance_report.ATTENTION.index(result["status"])
+    return result.status.row.order
 
 
 def order(word: Word) -> tuple[t.Any, ...]:
     """Return what orders the words on a host: the latest first, and of the same time the worse one, so that the order
     in which they were read decides nothing.
     """
-    return -word.at.timestamp(), _rank(word.result), word.origin, word.result["sentence"]
+    return -word.at.timestamp(), _rank(word.result), word.origin, word.result.sentence
 
 
 def _contradiction(counts: Word, near: t.Sequence[Word]) -> str:
     """Return a sentence about words of about the same time that say something else; empty without any."""
-    others = {
-        word.result["status"]: word for word in reversed(near) if word.result["status"] != counts.result["status"]
-    }
+    others = {word.result.status: word for word in reversed(near) if word.result.status != counts.result.status}
     if not others:
         return ""
     return f"two checks contradict each other: {'; '.join(map(says, (counts, *sorted(others.values(), key=order))))}"
@@ -208,12 +206,12 @@ def _contradiction(counts: Word, near: t.Sequence[Word]) -> str:
 
 def says(word: Word) -> str:
     """Return who says what when."""
-    return f"{word.origin} says {word.result['status'].replace('_', ' ')} at {compliance.stamp(word.at)}"
+    return f"{word.origin} says {word.result.status.words} at {compliance.stamp(word.at)}"
 
 
-def _known(result: ComplianceResult) -> dict[str, t.Any]:
+def _known(result: Compliance) -> dict[str, t.Any]:
     """Return what stays true of a host that is not judged."""
-    return {name: result[name] for name in ("wanted", "scope", "hardware_class")}
+    return {"wanted": result.wanted, "scope": result.scope, "hardware_class": result.hardware_class}
 
 
 def _hours(span: datetime.timedelta) -> str:

@@ -21,10 +21,10 @@ import typing as t
 import zipfile
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, schema, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import compliances
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import folders
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import json_text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import ComplianceResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import Compliance, Decision
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.sources import base
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.sources.base import (
     Asked,
@@ -58,7 +58,7 @@ class _RefusedError(Exception):
 
 
 # The name of a file for people, the host whose it is, and what is in it.
-_Document = tuple[str, str | None, compliances.Check]
+_Document = tuple[str, str | None, json_text.CheckFile]
 
 
 class _Reader:
@@ -162,7 +162,7 @@ class _Reader:
         if (by, digest) in self._seen:
             return
         try:
-            check = parts.decoded(content.decode("utf-8"), compliances.Check)
+            check = parts.decoded(content.decode("utf-8"), json_text.CheckFile)
             for stamped in (check.at, *(host.checked for host in check.hosts or () if host.checked)):
                 text.moment(stamped)
         except UnicodeDecodeError:
@@ -233,37 +233,32 @@ def _limited(content: bytes, name: str) -> bytes:
     return content
 
 
-def _words(origin: str, by: str | None, check: compliances.Check) -> t.Iterator[Word]:
+def _words(origin: str, by: str | None, check: json_text.CheckFile) -> t.Iterator[Word]:
     decisions = {decision.hardware_class: decision for decision in check.decisions}
     for host in check.hosts or ():
         result = _result(host, decisions.get(host.hardware_class or ""))
         yield Word(host.host, text.moment(host.checked or check.at), result, origin, by)
 
 
-def _result(host: compliances.CheckedHost, decision: compliances.Decision | None) -> ComplianceResult:
+def _result(host: json_text.CheckedHost, decision: json_text.DecisionOfClass | None) -> Compliance:
     """Return what a file says of a host. Commands that it says to give are not passed on."""
-    kept = ("wanted", "scope", "hardware_class", "decided_by", "reboot_pending", "checked")
-    aspects = {name: getattr(host, name) for name in compliance.ASPECTS}
-    of_class = (
-        None
-        if host.stale is None or decision is None
-        else {"stale": list(host.stale), "measure": [], **_plain(decision)}
-    )
-    return dict(
-        compliance.refused(host.sentence, host.status, **{name: getattr(host, name) for name in kept}),
-        # Empty where there is nothing to say.
+    kept = ("status", "wanted", "scope", "hardware_class", "decided_by", "reboot_pending", "checked", "waiver")
+    aspects: dict[str, t.Any] = {
+        name: found and compliance.Aspect(found.status, found.reasons)
+        for name in compliance.ASPECTS
+        for found in [getattr(host, name)]
+    }
+    held = None
+    if host.stale is not None and decision is not None:
+        held = Decision(parts.plain(decision.rests_on), tuple(parts.plain(decision.rechecks)), host.stale)
+    return Compliance(
         sentence=text.line(host.sentence, schema.MAX_TEXT),
-        waiver=host.waiver and parts.plain(host.waiver),
-        services=list(host.services),
-        pending_rollback={"since": None, "back_to": None} if host.pending_rollback else None,
-        decision=of_class,
-        **{name: aspect and {**parts.plain(aspect), "blocked_by": None} for name, aspect in aspects.items()},
+        pending_rollback=compliance.Rollback() if host.pending_rollback else None,
+        decision=held,
+        services=host.services,
+        **{name: getattr(host, name) for name in kept},
+        **aspects,
     )
-
-
-def _plain(decision: compliances.Decision) -> dict[str, t.Any]:
-    plain = parts.plain(decision)
-    return {name: plain[name] for name in ("rests_on", "rechecks")}
 
 
 def _read(asked: Asked) -> ComplianceAnswer:

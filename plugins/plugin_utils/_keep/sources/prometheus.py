@@ -16,10 +16,11 @@ import re
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import metrics as names
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.credentials import variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, policy
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import ComplianceResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import Compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import BY_NAME, Status
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.sources import base
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.sources.base import (
     Asked,
@@ -47,7 +48,6 @@ _TIMES = (0, 4e9)
 HOST, EXPORTED_HOST = "host", "exported_host"
 _PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+):[0-9]{1,5}")
 _BOOLEANS = {"true": True, "false": False}
-_SAID = frozenset(compliance.STATUSES) - {compliance.SILENT, compliance.UNKNOWN_TO_SERVER}
 
 Labels = t.Mapping[str, str]
 # What is scraped: job and instance.
@@ -197,7 +197,7 @@ class Heard:
         """Return what a host says of itself, or that several machines say they are this host."""
         latest, *before = sorted(words.values(), key=self._order)
         claims = [word for exporter, word in words.items() if exporter in self._alive]
-        differ = len({word.result["status"] for word in claims}) > 1
+        differ = len({word.result.status for word in claims}) > 1
         runs = {self._alive[exporter] for exporter in words if exporter in self._alive}
         # Two files of one machine have the time of one pull, but for a target that was not scraped since the last one.
         if len(runs) > 1 and (differ or self._now.timestamp() - max(runs) >= SCRAPED.total_seconds()):
@@ -207,7 +207,7 @@ class Heard:
                 f"{len(claims)} machines have this name: {answers}; give each the name that it has in the inventory"
             )
             return latest._replace(result=compliance.refused(sentence)) if differ else _with(latest, sentence)
-        other = next((word for word in before if word.result["status"] != latest.result["status"]), None)
+        other = next((word for word in before if word.result.status != latest.result.status), None)
         return _with(latest, f"{base.says(other)} under this name") if other else latest
 
     def _order(self, word: Word) -> tuple[t.Any, ...]:
@@ -221,36 +221,29 @@ class Heard:
 
 def _with(word: Word, sentence: str) -> Word:
     """Return a word with another sentence."""
-    both = ". ".join(filter(None, [word.result["sentence"], sentence]))
-    return word._replace(result=dict(word.result, sentence=both))
+    return word._replace(result=word.result.saying(sentence))
 
 
 def _target_text(target: Target) -> str:
     return text.line(target[1] or target[0] or "a series without instance", base.MAX_ORIGIN)
 
 
-def _result(labels: Labels) -> ComplianceResult | None:
+def _result(labels: Labels) -> Compliance | None:
     """Return what a series says that a check found; None where it says no status that there is."""
-    status, scope = labels.get("status", ""), labels.get("scope")
-    if status not in _SAID:
+    status, scope = BY_NAME.get(labels.get("status", "")), labels.get("scope")
+    if status is None or not status.row.is_asked:
         return None
-    aspects = {name: labels.get(name) for name in compliance.ASPECTS}
-    return dict(
-        compliance.refused(
-            "",
-            status,
-            wanted=text.line(labels.get("wanted", ""), base.MAX_ORIGIN) or None,
-            hardware_class=text.line(labels.get("hardware_class", ""), base.MAX_ORIGIN) or None,
-            scope=scope if scope in policy.SCOPES else None,
-            reboot_pending=_BOOLEANS.get(labels.get("reboot_pending", "")),
-        ),
+    found = Compliance(
+        status=status,
         sentence=text.line(labels.get("sentence", ""), compliance.MAX_TEXT),
-        **{
-            name: {"status": state, "reasons": [], "blocked_by": None}
-            for name, state in aspects.items()
-            if state in (compliance.COMPLIANT, compliance.DRIFTED, compliance.UNKNOWN)
-        },
+        wanted=text.line(labels.get("wanted", ""), base.MAX_ORIGIN) or None,
+        hardware_class=text.line(labels.get("hardware_class", ""), base.MAX_ORIGIN) or None,
+        scope=scope if scope in policy.SCOPES else None,
+        reboot_pending=_BOOLEANS.get(labels.get("reboot_pending", "")),
     )
+    states = {name: BY_NAME.get(labels.get(name, "")) for name in compliance.ASPECTS}
+    of_aspects = {name: state for name, state in states.items() if state in compliance.OF_ASPECTS}
+    return parts.changed(found, **{name: compliance.Aspect(state, ()) for name, state in of_aspects.items()})
 
 
 def _heard(asked: Asked, source: prometheus.Prometheus, hours: float) -> Heard:
@@ -302,7 +295,7 @@ def _read(asked: Asked) -> ComplianceAnswer:
     )
 
 
-def _unheard(host: str, heard: Heard, near: t.Mapping[str, str]) -> ComplianceResult:
+def _unheard(host: str, heard: Heard, near: t.Mapping[str, str]) -> Compliance:
     """Return the result of a host of which the server has no word."""
     if host in heard.renamed:
         target, name = heard.renamed[host]
@@ -311,7 +304,7 @@ def _unheard(host: str, heard: Heard, near: t.Mapping[str, str]) -> ComplianceRe
         like = near.get(_short(host))
         hint = f"; it knows {text.line(like, base.MAX_ORIGIN)}" if like else ""
         why = f"the metrics server has no word of it within {KNOWN_WORDS}{hint}"
-    return compliance.refused(why, compliance.UNKNOWN_TO_SERVER)
+    return compliance.refused(why, Status.UNKNOWN_TO_SERVER)
 
 
 def _short(name: str) -> str:

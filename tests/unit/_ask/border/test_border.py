@@ -31,6 +31,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import 
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, policy, survey
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 from hypothesis import given, settings, strategies as st
 
 ESCAPE = "\x1b[2J\x9b\u202e\nweb02 : ok=9"
@@ -258,11 +259,11 @@ def test_a_new_fact_is_documented_and_read_and_that_is_all():
 
 
 def test_a_verdict_that_is_not_our_own_is_none():
-    of_others = {"failed": True, "compliance": compliance.refused("x", compliance.COMPLIANT)}
+    own = compliance.refused("x", Status.DRIFTED)
+    of_others = {"failed": True, "compliance": own.described()}
     for registered in (of_others, {"compliance": 5}, {"compliance": {"status": "compliant"}}, 5, None):
-        assert compliance.from_registered(registered)["status"] == compliance.UNKNOWN
-    own = compliance.refused("x", compliance.DRIFTED)
-    assert compliance.from_registered({"changed": False, "compliance": own}) is own
+        assert compliance.from_registered(registered).status is Status.UNKNOWN
+    assert compliance.from_registered({"changed": False, "compliance": own.described()}) == own
 
 
 # What is known to be checked; a slip in a keyword would be a limit that nothing checks.

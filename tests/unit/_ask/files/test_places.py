@@ -16,6 +16,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import p
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 
 NOT_HERE = "data from hosts is not written here"
 
@@ -76,7 +77,7 @@ def test_no_file_that_a_program_reads_is_written(project, path):
             places.file(path, suffixes)
 
 
-JUDGED = [("web01", compliance.refused("no facts", compliance.UNKNOWN))]
+JUDGED = [("web01", compliance.refused("no facts", Status.UNKNOWN))]
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 
 

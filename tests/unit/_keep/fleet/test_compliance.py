@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import json
-
 import boot_maker
 import facts_maker
 import pytest
@@ -21,6 +19,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import 
     compliance_report,
     rollout,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import Change, Rollback
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.policy import DesiredState
 from fake_host import Host
 from fake_kernel import numbered_cores
@@ -54,13 +53,11 @@ def _usual(tmp_path_factory):
 
 
 def judge(found, desired, scope="both", memory=None, consumers=None):
-    verdict = compliance.judge(facts_maker.made(found), desired, scope, memory, consumers)
-    assert json.loads(json.dumps(verdict)) == verdict
-    return verdict
+    return compliance.judge(facts_maker.made(found), desired, scope, memory, consumers)
 
 
 def change(running=None, configured=None, memory=False, reboot=False):
-    return {"running": running, "configured": configured, "memory": memory, "reboot": reboot}
+    return Change(running, configured, memory, reboot)
 
 
 @pytest.mark.night(after=6)
@@ -80,10 +77,10 @@ def test_compliant_is_where_smt_state_would_change_nothing(tmp_path, state, offl
         options = {"threads": desired.threads, "cores": desired.cores.given, "affinity_conflicts": "warn"}
         try:
             changes = host.ask(desired.state, check=True, **options)["changed"]
-            expected = "drifted" if changes else "compliant", actual["blocked_by"]
+            expected = "drifted" if changes else "compliant", actual.blocked_by
         except smt_state.StateError as error:
             expected = "drifted", str(error)
-        assert (actual["status"], actual["blocked_by"]) == expected, desired
+        assert (actual.status, actual.blocked_by) == expected, desired
 
 
 # What is offline: as wanted; one sibling came back; one went offline elsewhere after the first change.
@@ -96,13 +93,13 @@ def test_a_part_of_the_machine(tmp_path, offline, sentence):
     online = ",".join(cpu for cpu in "01234567" if cpu not in offline)
     found["cpus"].update(offline=offline, online=online)
     verdict = judge(found, ON_PACKAGE_1, "runtime")
-    assert (verdict["sentence"], verdict["wanted"]) == (sentence, "disabled on package 1")
-    assert verdict["change"]["running"] == ({"state": "disabled", "cores": {"package": 1}} if sentence else None)
-    assert verdict["status"] == ("drifted" if sentence else "compliant")
+    assert (verdict.sentence, verdict.wanted) == (sentence, "disabled on package 1")
+    assert verdict.change.running == ({"state": "disabled", "cores": {"package": 1}} if sentence else None)
+    assert verdict.status == ("drifted" if sentence else "compliant")
     # Without a change of its own what is offline elsewhere is off on purpose.
     del found["online_before"]
     found["sibling_groups"] = ["0-1", "2-3", "4-5", "6-7"]
-    assert judge(found, ON_PACKAGE_1, "runtime")["status"] == ("drifted" if offline == "5" else "compliant")
+    assert judge(found, ON_PACKAGE_1, "runtime").status == ("drifted" if offline == "5" else "compliant")
 
 
 # ---- each difference in words, and what is changed -------------------------------------------------------------------
@@ -170,11 +167,11 @@ def test_what_differs_is_named_and_only_that_is_changed(
     tmp_path, machine, facts, desired, scope, status, sentence, changed
 ):
     verdict = judge(known(tmp_path, machine, **facts), desired, scope)
-    assert (verdict["status"], verdict["change"] if changed else None) == (status, changed)
+    assert (verdict.status, verdict.change if changed else None) == (status, changed)
     prefix = "disabled_on: there is " if status == "bad_policy" else ""
-    assert sentence is None or verdict["sentence"] == prefix + sentence
+    assert sentence is None or verdict.sentence == prefix + sentence
     # Forced off is final until a reboot.
-    assert machine is not FORCED or verdict["running"]["blocked_by"]
+    assert machine is not FORCED or verdict.running.blocked_by
 
 
 @pytest.mark.parametrize(
@@ -185,10 +182,10 @@ def test_compliant_is_where_smt_boot_args_would_change_no_argument(tmp_path, con
     boot_maker.grub_tree(tmp_path, settings=f'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX="{configured}"\n')
     boot_maker.running(tmp_path)
     fs = host_files.HostFs(str(tmp_path))
-    actual = compliance.configured(facts_maker.made(gathered(tmp_path)), DesiredState(state))["status"]
+    actual = compliance.configured(facts_maker.made(gathered(tmp_path)), DesiredState(state)).status
     result = boot_change.run(fs, boot_change.Request(state, None, False, False), "x86_64", "6.1.0-13-amd64")
     assert actual == ("compliant" if result["configured_before"] == result["configured"] else "drifted")
-    assert compliance.configured(facts_maker.made(gathered(tmp_path)), DesiredState(state))["status"] == "compliant"
+    assert compliance.configured(facts_maker.made(gathered(tmp_path)), DesiredState(state)).status == "compliant"
 
 
 def test_smt_that_is_wanted_and_off_in_firmware_is_said_and_counted(tmp_path):
@@ -202,8 +199,8 @@ def test_smt_that_is_wanted_and_off_in_firmware_is_said_and_counted(tmp_path):
     ):
         machine = sysfs_tree.Machine(threads=1, control=control)
         verdict = judge(known(tmp_path / f"{control}", machine, booted, hypervisor=hypervisor), desired, "runtime")
-        assert verdict["sentence"].startswith(compliance.LACKING) == bool(of_firmware), verdict
-        assert (verdict["sentence"] == compliance.LACKING) == (of_firmware == "known"), verdict
+        assert verdict.sentence.startswith(compliance.LACKING) == bool(of_firmware), verdict
+        assert (verdict.sentence == compliance.LACKING) == (of_firmware == "known"), verdict
         assert ("1 host" in compliance_report.sentence([("a", verdict)]).partition(".")[2]) == bool(of_firmware)
 
 
@@ -232,17 +229,17 @@ BY_BOOT = {"boot_differences": ["z.conf makes it 0"], "boot_blocked_by": "take i
 def test_memory_counts_beside_it_and_at_the_next_boot(tmp_path, wanted, status, memory, later, sentence):
     found = facts_maker.of_memory(wanted, protect_differences=None if wanted else ["db is not"])
     verdict = judge(known(tmp_path), ENABLED, memory=compliance.memory_aspects(found))
-    assert (verdict["status"], verdict["sentence"], verdict["memory"]["status"]) == (status, sentence, memory)
-    found = verdict["memory_configured"]
-    assert (found and found["status"]) == later and verdict["change"]["memory"] == (status == "drifted")
-    assert (found or {}).get("blocked_by") == ("take it out" if later == "drifted" else None)
+    assert (verdict.status, verdict.sentence, verdict.memory.status) == (status, sentence, memory)
+    found = verdict.memory_configured
+    assert (found and found.status) == later and verdict.change.memory == (status == "drifted")
+    assert (found and found.blocked_by) == ("take it out" if later == "drifted" else None)
 
 
 def test_a_pending_rollback_is_named_in_one_line(usual):
     saved, evil = {"since": "2026-03-01T12:00:00Z", "back_to": "CPUs 0-4"}, "x\x1b[2J y{{ 7 }}"
     given = [None, dict.fromkeys(saved), saved, {"since": None, "back_to": evil}]
-    taken = [judge({**usual, "pending_rollback": one}, ENABLED)["pending_rollback"] for one in given]
-    assert taken == [*given[:3], {"since": None, "back_to": text.line(evil, 500)}]
+    taken = [judge({**usual, "pending_rollback": one}, ENABLED).pending_rollback for one in given]
+    assert taken == [None, Rollback(), Rollback(**saved), Rollback(None, text.line(evil, 500))]
 
 
 SAYS = (
@@ -256,25 +253,25 @@ def test_a_host_whose_change_waits_for_its_confirmation_is_left_alone(tmp_path, 
     found = known(tmp_path, FORCED, pending_change=waiting)
     for scope in ("runtime", "both", "boot"):
         verdict = judge(found, ENABLED, scope, compliance.memory_aspects(facts_maker.of_memory({"differences": ["x"]})))
-        assert verdict["status"] == "drifted" and verdict["sentence"].endswith(f". {SAYS}")
-        assert (verdict["pending_change"], verdict["change"]) == (SAYS, change())
+        assert verdict.status == "drifted" and verdict.sentence.endswith(f". {SAYS}")
+        assert (verdict.pending_change, verdict.change) == (SAYS, change())
         assert rollout.blocked_by(verdict, reboot_ok=True) == SAYS and not rollout.is_pending(verdict, reboot_ok=True)
     fine = judge({**usual, "pending_change": waiting}, ENABLED)
-    assert (fine["status"], fine["sentence"]) == ("compliant", SAYS), "it is as wanted, for now"
+    assert (fine.status, fine.sentence) == ("compliant", SAYS), "it is as wanted, for now"
     hostile = {**usual, "pending_change": {"by": "\x1b[2J{{ 7 }}\nfatal", "seconds_left": 9}}
-    assert judge(hostile, ENABLED)["pending_change"].isprintable()
+    assert judge(hostile, ENABLED).pending_change.isprintable()
 
 
 def test_the_number_that_powers_control_would_read(tmp_path):
     found = known(tmp_path, sysfs_tree.Machine(threads=4), hardware_class="ppc64le-1s2c8t-split-00000000")
-    reasons = judge(found, DesiredState(threads=2), "runtime")["running"]["reasons"]
-    assert reasons == ["smt/control reads 'on' instead of 2", "CPUs 4-7 are online"]
+    reasons = judge(found, DesiredState(threads=2), "runtime").running.reasons
+    assert [*reasons] == ["smt/control reads 'on' instead of 2", "CPUs 4-7 are online"]
 
 
 def test_what_is_said_of_a_host_is_the_same_with_each_release_of_ansible():
     for message in ("no route", "Task failed: no route", "Task failed: Action failed: no route"):
-        assert compliance.from_registered({"unreachable": True, "msg": message})["sentence"] == "no route"
-        assert compliance.from_registered({"failed": True, "msg": f"web: {message}"})["sentence"] == f"web: {message}"
+        assert compliance.from_registered({"unreachable": True, "msg": message}).sentence == "no route"
+        assert compliance.from_registered({"failed": True, "msg": f"web: {message}"}).sentence == f"web: {message}"
 
 
 SERVICE = {"program": "nginx", "unit": "nginx.service", "is_service": True, "counted": 8, "cpus": 4}
@@ -299,7 +296,7 @@ def test_a_service_that_believes_in_another_number_is_named_and_is_drift_where_i
     service = {**SERVICE, "has": SAID.partition(",")[0], "remedy": "restart it", "is_service": is_service}
     found = known(tmp_path, machine, configured=["nosmt"], online_before="0-7", consumers=[service])
     verdict = judge(found, DISABLED, scope, None, consumers)
-    assert (verdict["running"] and verdict["status"], verdict["services"]) == (status, [SAID])
-    assert verdict["change"]["running"] == ({"state": "disabled"} if status == "drifted" else None)
+    assert (verdict.running and verdict.status, verdict.services) == (status, (SAID,))
+    assert verdict.change.running == ({"state": "disabled"} if status == "drifted" else None)
     # It is said once.
     assert compliance_report.how(verdict) == f"{'running' if status == 'drifted' else 'services'}: {SAID}"

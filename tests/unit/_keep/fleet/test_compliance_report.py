@@ -11,6 +11,7 @@ import re
 import shlex
 import string
 
+import compliance_maker
 import jsonschema_rs
 import junitparser
 import markup
@@ -23,12 +24,12 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import r
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import metrics, registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import (
-    compliance,
     compliance_report,
     remediation,
     waivers,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.remediation import Call
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 from hypothesis import given, settings, strategies as st
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
@@ -41,7 +42,7 @@ ORDER = ["drifted", "bad_policy", "unreachable", "silent", "unknown_to_server", 
 
 def verdict(status="compliant", **known):
     usual = {"wanted": "disabled", "hardware_class": "c1", "reboot_pending": False}
-    return compliance.refused("because", status, **{**usual, **known})
+    return compliance_maker.found(status, **{**usual, **known})
 
 
 def aspect(status):
@@ -49,7 +50,8 @@ def aspect(status):
 
 
 DRIFTED = verdict("drifted", running=aspect("drifted"), configured=aspect("compliant"))
-FLEET = [("a", verdict()), ("b", DRIFTED), ("c", verdict("unknown")), ("d", compliance.refused("no", "unreachable"))]
+FLEET = [("a", verdict()), ("b", DRIFTED), ("c", verdict("unknown"))]
+FLEET += [("d", compliance_maker.found("unreachable", "no"))]
 
 
 def made(name, fleet=tuple(FLEET), at=NOW, *left_out, **known):
@@ -68,11 +70,11 @@ def test_the_counts_and_the_sentence():
     ):
         assert compliance_report.sentence(fleet, left_out) == sentence
         counted = compliance_report.counts(fleet)
-        assert set(counted) == set(compliance.STATUSES) and sum(counted.values()) == len(fleet)
+        assert set(counted) == set(Status) and sum(counted.values()) == len(fleet)
 
 
 def test_what_needs_action_comes_first_and_a_pipeline_stops_for_anything_but_compliant_and_waived():
-    fleet = [(f"{status}-{name}", verdict(status)) for name in "ba" for status in compliance.STATUSES]
+    fleet = [(f"{status}-{name}", verdict(status)) for name in "ba" for status in list(Status)]
     names = [f"{status}-{name}" for status in ORDER for name in "ab"]
     assert re.findall('<tr><th scope="row">([a-z_]+-[ab])</th>', markup.whole(made("page", fleet))) == names
     assert [line.split()[0] for line in compliance_report.table(fleet)[2:18]] == names
@@ -83,7 +85,7 @@ def test_what_needs_action_comes_first_and_a_pipeline_stops_for_anything_but_com
 def test_a_change_that_nobody_confirmed_is_shown_everywhere_with_what_the_host_can_be_brought_back_to():
     rollback = {"since": "2026-03-01T12:00:00Z", "back_to": "CPUs 0-4,6 online"}
     pendings = {"a": rollback, "b": None, "c": {"since": None, "back_to": None}}
-    fleet = [(name, {**verdict(), "sentence": "", "pending_rollback": one}) for name, one in pendings.items()]
+    fleet = [(name, found("compliant", "", pending_rollback=one)) for name, one in pendings.items()]
     said = "changed by a rollout that was interrupted before the host was found healthy"
     back = " (it can be brought back to CPUs 0-4,6 online, as of 2026-03-01T12:00:00Z)"
     lines = compliance_report.table(fleet)[2:5]
@@ -124,7 +126,7 @@ def test_json_and_metrics_say_what_is_known_and_metrics_leave_the_rest_out():
 
 
 def test_nothing_from_a_host_becomes_markup_or_steers_a_terminal():
-    fleet = [(EVIL, {**DRIFTED, "hardware_class": EVIL, "decided_by": EVIL, "sentence": EVIL})]
+    fleet = [(EVIL, found("drifted", EVIL, hardware_class=EVIL, decided_by=EVIL))]
     page = made("page", fleet)
     assert page.count("<script") == 1 and "&lt;script&gt;alert(1)" in page
     assert all(line.isprintable() for line in compliance_report.table(fleet))
@@ -134,12 +136,12 @@ def test_nothing_from_a_host_becomes_markup_or_steers_a_terminal():
 def test_metrics_are_what_other_parsers_read(parse):
     waiver = waivers.Waiver(datetime.date(2026, 3, 9), EVIL, EVIL)
     decision = {"rests_on": {}, "rechecks": [], "stale": [EVIL], "measure": ["a"]}
-    odd = waivers.applied(verdict("drifted", running=aspect("drifted"), decision=decision), waiver, NOW)
+    odd = verdict("drifted", running=aspect("drifted"), decision=decision).under(waiver, NOW)
     text = made("metrics", [*FLEET, (EVIL, odd)])
     families = {family.name: family for family in parse.text_string_to_metric_families(text)}
     assert set(families) == set(metrics.METRICS) and {family.type for family in families.values()} == {"gauge"}
     found = {one.labels["host"]: one.labels["status"] for one in families["threadwise_smt_status"].samples}
-    assert found == {**{host: one["status"] for host, one in FLEET}, EVIL: "waived"}
+    assert found == {**{host: one.status for host, one in FLEET}, EVIL: "waived"}
     (end,) = families["threadwise_smt_waiver_end_timestamp_seconds"].samples
     assert end.value == datetime.datetime(2026, 3, 10, tzinfo=datetime.UTC).timestamp()
     assert {one.value for one in families["threadwise_smt_checked_timestamp_seconds"].samples} == {NOW.timestamp()}
@@ -165,13 +167,13 @@ SARIF = jsonschema_rs.Draft4Validator(json.loads(PUBLISHED.read_text(encoding="u
 
 
 def found(status="drifted", sentence="CPUs 2-3 are online", **known):
-    return {**verdict(status, **known), "sentence": sentence}
+    return verdict(status, sentence=sentence, **known)
 
 
 def fleet():
     waiver = waivers.parse({"until": "2026-03-09", "reason": "the vendor", "owner": "jo"})
-    hosts = [(status, found(status)) for status in compliance.STATUSES if status != "waived"]
-    return [*hosts, ("waived", waivers.applied(found(), waiver, NOW))]
+    hosts = [(status, found(status)) for status in list(Status) if status != "waived"]
+    return [*hosts, ("waived", found().under(waiver, NOW))]
 
 
 def read_junit(check):
@@ -235,7 +237,7 @@ def test_a_call_that_checked_nothing_says_why_and_has_no_numbers():
     assert invocation["toolExecutionNotifications"][0]["message"]["text"] == reason
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), st.sampled_from(compliance.STATUSES))
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), st.sampled_from(list(Status)))
 @settings(max_examples=30, deadline=None, derandomize=True)
 def test_any_text_can_be_read_back(text, status):
     check = Check([("h", found(status, sentence=text or "x", decided_by=text))], NOW, call=Call(text, (text,)))

@@ -12,6 +12,7 @@ import math
 import random
 import re
 
+import compliance_maker
 import facts_maker
 import pytest
 import result_maker
@@ -27,7 +28,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding impo
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import registry
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files.base import Check
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, compliance_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance_report
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.conclusion import conclusion
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import series
 from result_maker import accepted
@@ -187,10 +188,9 @@ def test_what_is_to_be_measured_again():
 
 def test_a_stale_decision_is_said_everywhere_and_counts_as_before():
     known = {"rests_on": rests_on(INTEL), "rechecks": []}
-    one = compliance.refused("", compliance.COMPLIANT, hardware_class="c1", wanted="disabled")
     old, fresh = {"stale": ["old", "another"], "measure": ["d", "e"]}, {"stale": [], "measure": []}
-    judged = [("a", {**one, "decision": {**known, **old}}), ("b", {**one, "decision": {**known, **fresh}})]
-    judged += [("c", {**one, "hardware_class": "c2"})]
+    held = (("a", "c1", {**known, **old}), ("b", "c1", {**known, **fresh}), ("c", "c2", None))
+    judged = [(host, compliance_maker.found(hardware_class=kind, decision=one)) for host, kind, one in held]
     said = "the decision of its class is stale: old; another"
     assert said in compliance_report.table(judged)[2] and not compliance_report.exit_worthy(judged)
     assert compliance_report.sentence(judged) == "3 hosts: 3 compliant. Decisions to measure again: c1."

@@ -7,18 +7,20 @@ from __future__ import annotations
 import datetime
 import json
 
+import compliance_maker
 import pytest
 import yaml
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.scope import Scope
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import (
-    compliance,
     compliance_report,
     policy,
     rollout,
     waivers,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.compliance import Change
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.policy import DesiredState
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.rollout import Member
+from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 from hypothesis import given, strategies as st
 
 MEMBERS = st.lists(st.tuples(st.sampled_from([None, "a", "b", "c"]), st.booleans()), max_size=60).map(
@@ -86,8 +88,7 @@ def test_what_is_no_size_is_refused():
 
 
 def verdict(status="drifted", reboot=False, **actual):
-    change = {"running": None, "configured": None, "reboot": reboot}
-    return {**compliance.refused("", status), "change": change, **actual}
+    return compliance_maker.found(status, change={"reboot": reboot}, **actual)
 
 
 HINDERED = {"status": "drifted", "reasons": [], "blocked_by": "no way"}
@@ -118,7 +119,6 @@ def test_who_is_changed(actual, reboot_ok, pending):
 # ---- waivers ---------------------------------------------------------------------------------------------------------
 
 NEXT = {"reason": "the vendor counts threads", "owner": "jo"}
-NO_CHANGE = {"running": None, "configured": None, "memory": False, "reboot": False}
 at = datetime.datetime.fromisoformat
 
 
@@ -128,9 +128,9 @@ def written(until, quoted=False):
     return yaml.safe_load(f"{{until: {day}, reason: {NEXT['reason']}, owner: {NEXT['owner']}}}")
 
 
-def drifted(status="drifted"):
-    found = compliance.refused("running: CPUs 2-3 are online", status, wanted="disabled", hardware_class="c1")
-    return {**found, "change": {**NO_CHANGE, "running": {"state": "disabled"}}}
+def drifted(status="drifted", **more):
+    known = {"wanted": "disabled", "hardware_class": "c1", "change": {"running": {"state": "disabled"}}}
+    return compliance_maker.found(status, "running: CPUs 2-3 are online", **{**known, **more})
 
 
 # What was written, the last day that it stands for, a moment on that day, and one after it.
@@ -151,11 +151,11 @@ def test_the_last_day_counts_and_days_are_those_of_utc(until, last, during, afte
     assert isinstance(value["until"], str if quoted else datetime.date)
     waiver = waivers.parse(value)
     assert waiver == waivers.Waiver(datetime.date.fromisoformat(last), **NEXT)
-    assert waivers.applied(drifted(), waiver, at(during))["status"] == "waived"
+    assert drifted().under(waiver, at(during)).status == "waived"
     if after:
-        found = waivers.applied(drifted(), waiver, at(after))
-        assert (found["status"], found["waiver"]["state"], found["waiver"]["days_left"]) == ("drifted", "expired", -1)
-        assert waivers.end(found["waiver"]) == at(after).timestamp()
+        found = drifted().under(waiver, at(after))
+        assert (found.status, found.waiver.state, found.waiver.days_left) == ("drifted", "expired", -1)
+        assert found.waiver.end == at(after).timestamp()
 
 
 @pytest.mark.parametrize(
@@ -203,32 +203,32 @@ BY = "by jo: the vendor counts threads"
 )
 def test_a_waiver_is_named_thirty_days_before_it_ends(days, state, words):
     now = at("2027-03-01T12:00:00+00:00") - datetime.timedelta(days=days)
-    found = waivers.applied(drifted(), waivers.parse(written("2027-03-01")), now)
-    assert found["waiver"] == {"until": "2027-03-01", "state": state, "days_left": days, **NEXT}
-    assert found["sentence"] == f"running: CPUs 2-3 are online. {words}"
+    found = drifted().under(waivers.parse(written("2027-03-01")), now)
+    assert found.waiver == waivers.Leave("2027-03-01", state, days, **NEXT)
+    assert found.sentence == f"running: CPUs 2-3 are online. {words}"
     said = compliance_report.sentence([("a", found), ("b", drifted("compliant"))])
     assert ("a (2027-03-01)" in said) == (state != "valid")
     assert compliance_report.exit_worthy([("a", found)]) == (state == "expired")
 
 
-@pytest.mark.parametrize("status", [one for one in compliance.STATUSES if one not in ("drifted", "waived")])
+@pytest.mark.parametrize("status", [one for one in Status if one not in ("drifted", "waived")])
 def test_a_waiver_excuses_a_difference_and_nothing_else_and_keeps_its_host_as_it_is(status):
     waiver = waivers.parse(written("2027-03-01"))
-    before = {**drifted(status), "pending_rollback": {"since": None, "back_to": None}}
-    before["change"]["reboot"] = True
-    found = waivers.applied(before, waiver, at("2026-03-01T00:00:00+00:00"))
-    assert (found["status"], found["sentence"], found["change"]) == (status, before["sentence"], NO_CHANGE)
+    before = drifted(status, pending_rollback={}, change={"reboot": True})
+    found = before.under(waiver, at("2026-03-01T00:00:00+00:00"))
+    assert (found.status, found.sentence, found.change) == (status, before.sentence, Change())
     assert not rollout.is_pending(found, reboot_ok=True)
-    over = waivers.applied(before, waiver, at("2027-03-02T00:00:00+00:00"))
-    assert over["change"] == before["change"] and rollout.is_pending(over, True) == (status == "compliant")
+    over = before.under(waiver, at("2027-03-02T00:00:00+00:00"))
+    assert over.change == before.change and rollout.is_pending(over, True) == (status == "compliant")
 
 
 def test_a_notice_of_a_fleet_names_a_few():
     waiver, now = waivers.parse(written("2027-03-01")), at("2027-02-20T00:00:00+00:00")
-    fleet = [(f"h{number}", waivers.applied(drifted(), waiver, now)) for number in range(9)]
-    assert waivers.notice(fleet, 2) == "Waivers that end within 30 days: h0 (2027-03-01), h1 (2027-03-01) and 7 more."
-    over = [("h", waivers.applied(drifted(), waiver, at("2027-03-02T00:00:00+00:00")))]
-    assert waivers.notice(over, 2) == "Waivers that ended: h (2027-03-01)."
+    fleet = [(f"h{number}", drifted().under(waiver, now)) for number in range(9)]
+    said = "Waivers that end within 30 days: " + ", ".join(f"h{number} (2027-03-01)" for number in range(5))
+    assert f"{said} and 4 more." in compliance_report.sentence(fleet)
+    over = [("h", drifted().under(waiver, at("2027-03-02T00:00:00+00:00")))]
+    assert "Waivers that ended: h (2027-03-01)." in compliance_report.sentence(over)
 
 
 CLASS = "x86_64-1s2c4t-split-00000000"

@@ -8,15 +8,12 @@ import datetime
 import errno
 import json
 import pathlib
-import typing
 
 import jsonschema_rs
 import pytest
 import result_maker
 import studies
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import histories
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history import checks, document, effects
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import series
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
@@ -86,7 +83,6 @@ def test_a_host_of_which_nothing_is_known_has_not_been_mended(tmp_path):
     for status in ("unknown", GONE, "bad_policy", "silent", "unknown_to_server"):
         add(tmp_path / status, [DRIFTED], [status], [DRIFTED], [OK])
         assert checks.read(tmp_path / status).drifts == [checks.Drift("a", START, START + 3 * DAY)]
-    assert set(typing.get_args(histories.Status)) == set(compliance.STATUSES)
 
 
 def test_check_mode_leaves_what_is_there_and_where_nothing_can_be_kept_no_host_is_asked(tmp_path):

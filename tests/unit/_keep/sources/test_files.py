@@ -42,7 +42,7 @@ def read(paths, hosts="abcdef", **options):
 
 
 def statuses(answer):
-    return {host: result["status"] for host, result in answer.judged}
+    return {host: result.status for host, result in answer.judged}
 
 
 def write(tmp_path, **named):
@@ -69,7 +69,7 @@ def test_slices_are_one_check_with_all_that_each_says_of_its_hosts(tmp_path):
     assert statuses(answer) == of_hosts
     # Commands of others are not passed on, and what they would change is not known here.
     own = {"running": {**aspect, "blocked_by": None}, "change": None, "checked": "2026-11-28T11:30:00Z"}
-    assert dict(answer.judged)["a"] == {**full, **own, "decision": {**decision, "measure": []}}
+    assert dict(answer.judged)["a"].described() == {**full.described(), **own, "decision": {**decision, "measure": []}}
     assert (answer.strangers, list(answer.notes)) == ([], [])
     for made in registry.formats().values():
         assert made.make(Check(answer.judged, NOW))
@@ -107,14 +107,14 @@ def test_the_order_and_the_number_of_files_decide_nothing(tmp_path):
     answers = [base.judged(asked([], "a"), order, lambda _host: None, None) for order in itertools.permutations(words)]
     assert all(one == answers[0] for one in answers)
     ((_host, result),) = answers[0]
-    assert result["status"] == "drifted" and "file 1 says drifted" in result["sentence"]
+    assert result.status == "drifted" and "file 1 says drifted" in result.sentence
 
 
 def test_which_word_counts_and_that_those_of_about_the_same_time_which_differ_are_named_with_their_files(tmp_path):
     compliant, missed, early = found("compliant"), found("unreachable"), "2026-11-28T09:00:00Z"
     for one, ago, two, ago_two, status in (
         # The host's own time counts before that of the file.
-        (dict(compliant, checked=early), 1, drifted(), 60, "drifted"),
+        (found("compliant", checked=early), 1, drifted(), 60, "drifted"),
         # Who could not reach a host says nothing against one who could about then.
         (missed, 1, drifted(), 5, "drifted"),
         (missed, 1, drifted(), 90, "unreachable"),
@@ -126,10 +126,10 @@ def test_which_word_counts_and_that_those_of_about_the_same_time_which_differ_ar
     ):
         paths = write(tmp_path, one=document({"a": one}, ago), two=document({"a": two}, ago_two))
         answer = read(paths, "a")
-        assert statuses(answer) == {"a": status}, (one["status"], ago, two["status"], ago_two)
+        assert statuses(answer) == {"a": status}, (one.status, ago, two.status, ago_two)
         assert statuses(read(paths, "a", max_age=2.0)) == {"a": "silent" if ago == 121 else status}
         for word in (f"{paths[0]} says compliant", f"{paths[1]} says drifted", "contradict") * (ago == 30):
-            assert (word in answer.judged[0][1]["sentence"]) is (ago_two < 41)
+            assert (word in answer.judged[0][1].sentence) is (ago_two < 41)
 
 
 def test_an_empty_slice_is_no_failure_and_a_failed_call_and_a_stranger_are_said(tmp_path):
@@ -142,7 +142,7 @@ def test_an_empty_slice_is_no_failure_and_a_failed_call_and_a_stranger_are_said(
     assert list(answer.notes) == [f"{paths[2]} checked no host: no host matches web"]
     # Whose hosts nobody else checked is not known.
     ((_host, result),) = read(paths[2:], "a").judged
-    assert result["status"] == "unknown" and "1 file could not be used" in result["sentence"]
+    assert result.status == "unknown" and "1 file could not be used" in result.sentence
 
 
 def test_files_of_the_version_before_are_read(tmp_path):
@@ -184,7 +184,7 @@ def test_what_a_file_says_is_shown_safely_and_its_commands_are_not_passed_on(tmp
     for one in (page, text, table, *answer.strangers):
         assert "\x1b" not in one and "\u202e" not in one and "curl evil" not in one
     assert "<script>alert" not in page and "49" not in table
-    assert dict(answer.judged)["a"]["sentence"].isprintable()
+    assert dict(answer.judged)["a"].sentence.isprintable()
 
 
 def packed_zip(members, how=zipfile.ZIP_DEFLATED):
@@ -307,7 +307,7 @@ def test_what_a_host_says_of_others_makes_none_better_and_is_named(name, is_list
     # The worse of what it says counts.
     assert statuses(answer) == {"a": "compliant", "b": "drifted", "c": "unknown", "d": "drifted"}
     for host, result in answer.judged:
-        assert ("says compliant at" in result["sentence"] and name in result["sentence"]) == (host in "bc")
+        assert ("says compliant at" in result.sentence and name in result.sentence) == (host in "bc")
     assert list(answer.notes) == ["Hosts that speak of others: a (of b, c, d)."]
     # A controller, whose file has no host's name, is trusted with all of them.
     (path,) = write(tmp_path, of_controller=said)

@@ -52,7 +52,7 @@ def heard(hosts, machines, alive=None, now=NOW, others=(), extra=(), **options):
 
 
 def statuses(judged):
-    return {host: result["status"] for host, result in judged.items()}
+    return {host: result.status for host, result in judged.items()}
 
 
 @pytest.fixture(name="server", scope="module")
@@ -75,7 +75,7 @@ def test_each_planted_host_of_a_fleet_is_judged_rightly(server):
     assert answer.strangers == sorted(fleet.strangers)
     said = collections.defaultdict(set)
     for one in judged.values():
-        said[one["status"]].add(one["sentence"])
+        said[one.status].add(one.sentence)
     assert said["drifted"] == {"running: CPUs 4-7 are online"}
     assert all(sentence.startswith("2 machines have this name: h000") for sentence in said["unknown"])
     renamed_by = {f"h000{number}:9100," for number in range(30, 40)}
@@ -110,7 +110,7 @@ def test_what_a_server_has_not_heard_for_a_day_is_looked_for_too(tmp_path):
         answer = prometheus.SOURCE.read(asked(hosts, now=datetime.datetime.fromtimestamp(now, datetime.UTC), url=url))
     expected = ("silent", "unknown_to_server", "compliant", "compliant", "unknown_to_server")
     assert statuses(dict(answer.judged)) == dict(zip(hosts, expected))
-    sentence = dict(answer.judged)["gone"]["sentence"]
+    sentence = dict(answer.judged)["gone"].sentence
     assert "(gone:9100)" in sentence and "drifted" in sentence
     assert answer.strangers == [] and answer.notes == ["Renamed: former is present now."]
 
@@ -162,12 +162,12 @@ def test_a_second_file_of_a_host_makes_no_other_one_better(instance, own):
     ):
         judged, of_server = heard(["db1", "evil"], [*own, Machine("evil", AT - 30, instance), *second], extra=extra)
         assert statuses(judged)["db1"] == statuses(without)["db1"] != "compliant"
-        assert f"{instance} says compliant at 2026-11-28T11:59:59Z, which does not count" in judged["db1"]["sentence"]
+        assert f"{instance} says compliant at 2026-11-28T11:59:59Z, which does not count" in judged["db1"].sentence
         (note,) = base.speakers(asked(["db1"]), of_server.words)
         assert note.startswith("Hosts that speak of others: ") and "db1" in note
     # Who says worse is heard, and named.
     judged, _of_server = heard(["db1"], own, extra=exported("db1", "drifted", AT - 1, instance))
-    assert judged["db1"]["status"] == "drifted"
+    assert judged["db1"].status == "drifted"
 
 
 EVIL_BY_NAME, EVIL_BY_ADDRESS = Machine("db1", AT - 1, "evil:9100"), Machine("db1", AT - 1, "10.0.0.66:9100")
@@ -218,8 +218,8 @@ def two(behind, status):
 )
 def test_whose_word_counts_and_when(machines, options, status, word):
     judged, _of_server = heard(["db1"], machines, **options)
-    sentence = judged["db1"]["sentence"]
-    assert judged["db1"]["status"] == status and (sentence == "" if word is None else word in sentence)
+    sentence = judged["db1"].sentence
+    assert judged["db1"].status == status and (sentence == "" if word is None else word in sentence)
 
 
 def test_a_series_that_says_nothing_is_named_and_judges_nobody():
@@ -251,8 +251,8 @@ def test_what_a_server_says_is_shown_in_lines_of_bounded_length():
     evil = dict.fromkeys(names, EVIL) | {"host": "h1", "status": "drifted"}
     with answering(vector((evil, str(AT)), (dict(evil, host=EVIL[:300]), str(AT)))) as url:
         ((_host, result),) = prometheus.SOURCE.read(asked(["h1"], url=url)).judged
-    assert result["status"] == "drifted" and result["scope"] is None and result["running"] is None
-    for shown in (result["sentence"], result["wanted"], result["hardware_class"]):
+    assert result.status == "drifted" and result.scope is None and result.running is None
+    for shown in (result.sentence, result.wanted, result.hardware_class):
         assert shown.isprintable() and len(shown) <= 500
 
 

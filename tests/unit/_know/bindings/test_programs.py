@@ -80,7 +80,7 @@ def test_any_number_of_programs_of_users_hides_no_service(host):
     for pid in range(100, 100 + find.MAX_FACTS):
         host.start(pid, ["java"], "java", uid=1000)
     host.nginx(4, pid=300)
-    facts = find.facts(host.files, base.Online(frozenset(range(4))), (0, 2))
+    facts = find.facts(find.running(host.files), base.Online(frozenset(range(4))), (0, 2))
     assert facts.after_switch[0]["unit"] == "nginx.service" and len(facts.after_switch) == find.MAX_FACTS
 
 

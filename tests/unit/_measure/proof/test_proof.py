@@ -469,7 +469,7 @@ def test_a_host_that_was_changed_before_is_as_it_was_then(host):
 def test_a_cpu_that_the_kernel_refuses_is_named_and_nothing_is_left(host):
     host.control = None
     host.refusals[5, False] = errno.EBUSY
-    host._show_all()
+    host._show()
     found = there_and_back(host)
     assert found.failed and found.refused.startswith("CPU 5: EBUSY"), found
     assert host.online == set(range(8)) and host.pending() is None and not host.is_waiting

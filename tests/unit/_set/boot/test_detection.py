@@ -12,7 +12,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import files 
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import (
     detection,
     entries as boot_entries,
-    facts as boot_facts,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.loaders import grub_debian, grubby, registry
 
@@ -117,7 +116,7 @@ CUSTOM = section("40_custom", menuentry("nosmt", title="mine"))
 )
 def test_running_and_configured(tmp_path, tree, running, configured, reboot):
     fs = host_files.HostFs(sysfs_tree.write(tmp_path, tree))
-    facts = boot_facts.read(fs, detection.find_loader(fs))
+    facts = detection.facts(fs, detection.find_loader(fs))
     assert (facts["running"], facts["configured"], facts["reboot_required"]) == (running, configured, reboot)
 
 
@@ -131,7 +130,7 @@ def test_running_and_configured(tmp_path, tree, running, configured, reboot):
     ],
 )
 def test_impossible_methods_have_reasons(loader, on_loader, blocked_by, chosen):
-    methods = boot_facts.methods(detection.DetectedLoader(loader, blocked_by=on_loader), blocked_by)
+    methods = detection.methods(detection.DetectedLoader(loader, blocked_by=on_loader), blocked_by)
     assert (methods["chosen"], methods["possible"]) == (chosen, [chosen] if chosen else [])
     assert set(methods["possible"]) | set(methods["impossible"]) == {known.name for known in registry.LOADERS}
     assert any((on_loader or blocked_by or "") in reason for reason in methods["impossible"].values())

@@ -104,8 +104,8 @@ class Kind(t.NamedTuple):
         shows_number: whether the number that it believes in can be seen; else it is the number of CPUs at its start.
         settle_seconds: how long it may take after that until it is right.
         is_roots: whether only a process of root is one.
-        down: returns, where none of its processes runs, its services that are started at each boot, as processes of the
-            id 0.
+        services: its services, of which the first that is started at each boot stands for it where none of its
+            processes runs, as a process of the id 0.
     """
 
     programs: "tuple[str, ...]"
@@ -115,7 +115,7 @@ class Kind(t.NamedTuple):
     shows_number: bool = True
     settle_seconds: float = SETTLE_SECONDS
     is_roots: bool = False
-    down: "t.Callable[[kernel_files.KernelFiles], list[Process]]" = lambda host: []
+    services: "tuple[str, ...]" = ()
 
     @property
     def name(self) -> str:

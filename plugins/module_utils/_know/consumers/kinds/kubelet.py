@@ -9,7 +9,7 @@ same file, so that the node has to be drained before.
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, kernel_files, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist, text as host_text
 from ansible_collections.threadwise.smt.plugins.module_utils._know.bindings import programs
 from ansible_collections.threadwise.smt.plugins.module_utils._know.consumers.kinds.base import (
     Consumer,
@@ -17,20 +17,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._know.consumers.kin
     Online,
     Process,
 )
-
-# Of kubelet, k3s and microk8s.
-_SERVICES = ("kubelet.service", "k3s.service", "k3s-agent.service", "snap.microk8s.daemon-kubelite.service")
-# Links of the units that are started at each boot.
-_ENABLED = "etc/systemd/system/multi-user.target.wants"
-
-
-def _down(host: kernel_files.KernelFiles) -> "list[Process]":
-    enabled = set(host.names(_ENABLED))
-    return [
-        Process(0, "kubelet", (), 0, 0, 0, frozenset(), None, service, service, host)
-        for service in _SERVICES
-        if service in enabled
-    ][:1]
 
 
 def _find(processes: "t.Sequence[Process]", online: Online) -> "list[Consumer]":
@@ -73,5 +59,6 @@ KIND = Kind(
     shows_number=False,
     settle_seconds=120.0,
     is_roots=True,
-    down=_down,
+    # Of kubelet, k3s and microk8s.
+    services=("kubelet.service", "k3s.service", "k3s-agent.service", "snap.microk8s.daemon-kubelite.service"),
 )

@@ -34,20 +34,6 @@ class Evidence(enum.IntEnum):
     """The firmware says that it started this system."""
 
 
-class LoaderFinding(t.NamedTuple):
-    """A boot loader that was found on a host.
-
-    Attributes:
-        evidence: how it was found.
-        tool: path, below the sysroot, of the program or the directory that its backend uses.
-        blocked_by: why its configuration cannot be changed, with the way out; None when it can.
-    """
-
-    evidence: Evidence
-    tool: str
-    blocked_by: "str | None" = None
-
-
 class Loader(t.NamedTuple):
     """A boot loader that can be changed.
 
@@ -57,10 +43,17 @@ class Loader(t.NamedTuple):
         chosen: what has to be there for it, for the documentation, as are the next two.
         written: the files that it writes.
         tested: what tests show of it.
-        find: returns how it was found among a host's files, or None when it is not there.
+        evidence: how it is found where all of the signs that follow are there.
+        tools: paths of which the first that exists is the program that its backend uses; empty where that is the
+            directory with the entries of the Boot Loader Specification.
+        helpers: paths of which one has to exist, too.
+        lacks: paths of which none may exist.
+        file: path that has to exist, too.
+        text: what the program has to contain.
+        firmware: what the firmware says where it started the system: no other sign is needed then.
         read_entries: returns a host's boot entries from files alone, without running a program; empty when they cannot
             be read.
-        backend: makes the backend from a host's files and the `tool` of the finding.
+        backend: makes the backend from a host's files and the `tool` of `detection.DetectedLoader`.
         keeps_settings: whether the administrator's own arguments stay in files that are not written, so that they are
             back when ours are removed. Otherwise arguments are written into the entries themselves.
     """
@@ -70,12 +63,13 @@ class Loader(t.NamedTuple):
     chosen: str
     written: str
     tested: str
-    find: "t.Callable[[host_files.HostFs], LoaderFinding | None]"
+    evidence: Evidence
     read_entries: "t.Callable[[host_files.HostFs], list[boot_entries.Entry]]"
     backend: "t.Callable[[host_files.HostFs, str], Backend]"
+    tools: "tuple[str, ...]" = ()
+    helpers: "tuple[str, ...]" = ()
+    lacks: "tuple[str, ...]" = ()
+    file: str = ""
+    text: str = ""
+    firmware: str = ""
     keeps_settings: bool = False
-
-
-def first_existing(fs: host_files.HostFs, paths: "t.Iterable[str]") -> "str | None":
-    """Return the first of these paths that exists, or None."""
-    return next((path for path in paths if fs.status(path) is not None), None)

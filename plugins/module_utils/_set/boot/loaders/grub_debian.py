@@ -12,17 +12,6 @@ if t.TYPE_CHECKING:
     from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends.base import Backend
 
 
-def _find(fs: host_files.HostFs) -> "loader_base.LoaderFinding | None":
-    mkconfig = loader_base.first_existing(fs, loader_base.GRUB_MKCONFIG)
-    if (
-        mkconfig is None
-        or fs.status(boot_entries.GRUB_CFG) is None
-        or "default/grub.d" not in (fs.read(mkconfig) or "")
-    ):
-        return None
-    return loader_base.LoaderFinding(loader_base.Evidence.GENERATOR, mkconfig)
-
-
 def _backend(fs: host_files.HostFs, tool: str) -> "Backend":
     # The facts of a host change nothing, and do not load it.
     from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends import grub_debian
@@ -36,7 +25,10 @@ LOADER = loader_base.Loader(
     chosen="a `grub-mkconfig` that reads `/etc/default/grub.d`, and `/boot/grub/grub.cfg`",
     written="`/etc/default/grub.d/zz-threadwise-smt.cfg`, `grub.cfg`",
     tested="proven: Debian 12; expected: Ubuntu",
-    find=_find,
+    evidence=loader_base.Evidence.GENERATOR,
+    tools=loader_base.GRUB_MKCONFIG,
+    file=boot_entries.GRUB_CFG,
+    text="default/grub.d",
     read_entries=lambda fs: boot_entries.read_grub_cfg(fs, boot_entries.GRUB_CFG),
     backend=_backend,
     keeps_settings=True,

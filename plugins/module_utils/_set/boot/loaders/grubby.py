@@ -12,11 +12,6 @@ if t.TYPE_CHECKING:
     from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends.base import Backend
 
 
-def _find(fs: host_files.HostFs) -> "loader_base.LoaderFinding | None":
-    tool = loader_base.first_existing(fs, ("usr/sbin/grubby", "usr/bin/grubby", "sbin/grubby"))
-    return None if tool is None else loader_base.LoaderFinding(loader_base.Evidence.MANAGER, tool)
-
-
 def _read_entries(fs: host_files.HostFs) -> "list[boot_entries.Entry]":
     return [entry for dummy, entry in boot_entries.read_bls(fs)] or boot_entries.read_grub_cfg(
         fs, boot_entries.GRUB2_CFG
@@ -36,7 +31,8 @@ LOADER = loader_base.Loader(
     chosen="`grubby`",
     written="by grubby: every entry, and `kernelopts`; `/etc/kernel/cmdline`, `/etc/default/grub`",
     tested="expected: RHEL family, Fedora; recorded calls of a real grubby",
-    find=_find,
+    evidence=loader_base.Evidence.MANAGER,
+    tools=("usr/sbin/grubby", "usr/bin/grubby", "sbin/grubby"),
     read_entries=_read_entries,
     backend=_backend,
 )

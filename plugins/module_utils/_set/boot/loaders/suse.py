@@ -12,16 +12,6 @@ if t.TYPE_CHECKING:
     from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends.base import Backend
 
 
-def _find(fs: host_files.HostFs) -> "loader_base.LoaderFinding | None":
-    mkconfig = loader_base.first_existing(fs, loader_base.GRUB2_MKCONFIG)
-    suse = loader_base.first_existing(
-        fs, ("usr/sbin/update-bootloader", "sbin/update-bootloader", "usr/sbin/pbl", "sbin/pbl")
-    )
-    if mkconfig is None or suse is None or fs.status(boot_entries.GRUB2_CFG) is None:
-        return None
-    return loader_base.LoaderFinding(loader_base.Evidence.DISTRIBUTION, mkconfig)
-
-
 def _backend(fs: host_files.HostFs, tool: str) -> "Backend":
     # The facts of a host change nothing, and do not load it.
     from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends import suse
@@ -35,7 +25,10 @@ LOADER = loader_base.Loader(
     chosen="`grub2-mkconfig` with SUSE's `update-bootloader` or `pbl`",
     written="a block at the end of `/etc/default/grub`, `grub.cfg`",
     tested="expected",
-    find=_find,
+    evidence=loader_base.Evidence.DISTRIBUTION,
+    tools=loader_base.GRUB2_MKCONFIG,
+    helpers=("usr/sbin/update-bootloader", "sbin/update-bootloader", "usr/sbin/pbl", "sbin/pbl"),
+    file=boot_entries.GRUB2_CFG,
     read_entries=lambda fs: boot_entries.read_grub_cfg(fs, boot_entries.GRUB2_CFG),
     backend=_backend,
     keeps_settings=True,

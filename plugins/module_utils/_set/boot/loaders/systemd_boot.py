@@ -11,33 +11,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.loaders i
 if t.TYPE_CHECKING:
     from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends.base import Backend
 
-_LOADER_INFO = "sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
-
-
-def _find(fs: host_files.HostFs) -> "loader_base.LoaderFinding | None":
-    directory = boot_entries.bls_directory(fs)
-    # When several boot loaders are installed, this firmware variable names the one that started the system.
-    if "systemd-boot" in (fs.head(_LOADER_INFO, 256) or "").replace("\0", ""):
-        if directory is None:
-            places = ", ".join(fs.path(path) for path in boot_entries.BLS_DIRECTORIES)
-            missing = (
-                f"systemd-boot started this system, and none of {places} has an entry of it: mount the EFI system"
-                " partition, at /boot/efi for example"
-            )
-            unified = next(
-                filter(None, (boot_entries.unified_images(fs, path) for path in boot_entries.BLS_DIRECTORIES)), None
-            )
-            return loader_base.LoaderFinding(loader_base.Evidence.FIRMWARE, "", unified or missing)
-        return loader_base.LoaderFinding(loader_base.Evidence.FIRMWARE, directory)
-    if directory is None:
-        return None
-    if (
-        loader_base.first_existing(fs, boot_entries.GRUB_CFGS) is None
-        and fs.status(boot_entries.KERNEL_CMDLINE) is not None
-    ):
-        return loader_base.LoaderFinding(loader_base.Evidence.ONLY_ONE, directory)
-    return None
-
 
 def _backend(fs: host_files.HostFs, tool: str) -> "Backend":
     # The facts of a host change nothing, and do not load it.
@@ -52,7 +25,10 @@ LOADER = loader_base.Loader(
     chosen="the firmware's report of it, or `/etc/kernel/cmdline` and no grub",
     written="`/etc/kernel/cmdline`, the entries' `options`",
     tested="proven: Debian 12, UEFI",
-    find=_find,
+    evidence=loader_base.Evidence.ONLY_ONE,
+    lacks=boot_entries.GRUB_CFGS,
+    file=boot_entries.KERNEL_CMDLINE,
+    firmware="systemd-boot",
     read_entries=lambda fs: [entry for dummy, entry in boot_entries.read_bls(fs, unquotes=True)],
     backend=_backend,
 )

@@ -76,4 +76,4 @@ def wanted(mode: str, state: smt_state.State, cores: "t.Sequence[t.Sequence[int]
 
 def is_kept(fs: host_files.HostFs) -> bool:
     """Return whether a setting is persistent over boots on this host."""
-    return any(fs.status(path) is not None for path in PATHS)
+    return any(map(fs.status, PATHS))

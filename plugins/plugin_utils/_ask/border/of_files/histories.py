@@ -8,43 +8,14 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts
 
-MAX_HOSTS = 200_000
-HostLine = t.Annotated[str, parts.text_of(500, r"^[^\n]{1,500}$")]
 
-Status = t.Literal[
-    "compliant", "waived", "drifted", "bad_policy", "unknown", "unreachable", "silent", "unknown_to_server"
-]
-
-
-class CheckLine(parts.Part, frozen=True):
-    """A check of compliance.
-
-    Attributes:
-        at: UTC.
-        hosts: how many it was about.
-        whole: whether all hosts that are known are in it, and not those alone whose status has changed.
-        statuses: host -> status; null for a host that is not in the inventory any more.
-    """
-
-    schema: t.Literal["threadwise.smt/checks"]
-    schema_version: t.Literal[1]
-    at: parts.Moment
-    hosts: parts.Count
-    whole: bool
-    statuses: t.Annotated[dict[HostLine, Status | None], parts.at_most(MAX_HOSTS)]
-
-
-class _Excerpt(parts.Part, frozen=True, forbid_unknown_fields=False):
-    """A part of a file of which other parts are not read."""
-
-
-class Environment(_Excerpt, frozen=True):
+class Environment(parts.Excerpt, frozen=True):
     """What a host ran."""
 
     kernel: parts.Text | None = None
 
 
-class Compared(_Excerpt, frozen=True):
+class Compared(parts.Excerpt, frozen=True):
     """What a report says of a workload, of one host or of several; one that hosts do not measure alike has no ratio."""
 
     workload: parts.Text
@@ -56,7 +27,7 @@ class Compared(_Excerpt, frozen=True):
     verdict: parts.Text | None = None
 
 
-class ReportedSide(_Excerpt, frozen=True):
+class ReportedSide(parts.Excerpt, frozen=True):
     """A side of a comparison."""
 
     arm: parts.Text
@@ -76,7 +47,7 @@ class ReportedComparison(Compared, frozen=True, kw_only=True):
     primary: bool
 
 
-class ReportedHost(_Excerpt, frozen=True):
+class ReportedHost(parts.Excerpt, frozen=True):
     """A host of a report."""
 
     host: parts.Text
@@ -103,14 +74,14 @@ class ReportedWorkload(Compared, frozen=True):
     n: parts.Count = 0
 
 
-class ReportedClass(_Excerpt, frozen=True):
+class ReportedClass(parts.Excerpt, frozen=True):
     """A hardware class of a report."""
 
     hardware_class: parts.Text | None = None
     workloads: tuple[ReportedWorkload, ...] = ()
 
 
-class Report(_Excerpt, frozen=True):
+class Report(parts.Excerpt, frozen=True):
     """The results.json of a run, as far as a history reads it."""
 
     schema: t.Literal["threadwise.smt/report"]
