@@ -113,11 +113,6 @@ def between(low: float, high: float | None) -> t.Any:
     return msgspec.Meta(ge=low, le=high)
 
 
-def at_least(low: float) -> t.Any:
-    """Return the lower limit of a number."""
-    return msgspec.Meta(ge=low)
-
-
 def above(low: float, high: float) -> t.Any:
     """Return the limits of a number, the lower one of which is none of them."""
     return msgspec.Meta(gt=low, le=high)

@@ -72,11 +72,6 @@ def whole(**properties: Schema) -> Schema:
     return strict(tuple(properties), **properties)
 
 
-def with_later(later: t.Mapping[str, Schema], /, **properties: Schema) -> Schema:
-    """Return the schema of an object with all of these fields, and fields that files of earlier releases lack."""
-    return strict(tuple(properties), **properties, **later)
-
-
 def or_null(schema: Schema) -> Schema:
     """Return the same schema with null allowed."""
     if "enum" in schema:
