@@ -89,7 +89,7 @@ SCHEMAS = {
     "docs/history.schema.json": "_keep.history.document",
     "docs/proof.schema.json": "_measure.proof.document",
     "docs/exposure.schema.json": "_measure.exposure.exposure_report",
-    "docs/trial.schema.json": "_ask.border.of_files.trials",
+    "docs/trial.schema.json": "_measure.trial.records",
     "docs/trial-report.schema.json": "_measure.trial.trial_report",
 }
 

@@ -17,8 +17,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms.smt i
 from ansible_collections.threadwise.smt.plugins.module_utils._set.slot.settings import SlotError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal, time_limits
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostAction, HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, parts, schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.credentials import variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.options.smt_trial_host import ARGUMENTS
@@ -112,9 +111,9 @@ class ActionModule(HostAction):
 
     def _describe(self) -> dict[str, t.Any]:
         """Return what the host is, what its metrics say now, and why it cannot take part."""
-        facts = self.ask("smt_facts", "smt_facts", {}, self._vars)["ansible_facts"]["smt"]
+        facts = self.ask(answers.FactsAnswer, "smt_facts", {}, self._vars).ansible_facts.smt
         arms = self._arms()
-        reason = why_smt_is_not_switched(facts)
+        reason = why_smt_is_not_switched(parts.plain(facts))
         obstacle = None if reason is None else f"it cannot be switched, because {reason}"
         pending = live_host.AnsibleHost(time_limits.Calls(self, self._vars), {}).pending() if obstacle is None else None
         if pending is not None:
@@ -141,9 +140,9 @@ class ActionModule(HostAction):
         return {
             "changed": False,
             "looks_back": longest,
-            "hardware_class": facts["hardware_class"],
+            "hardware_class": facts.hardware_class,
             "load": load.value,
-            "online": facts["cpus"]["online"],
+            "online": facts.cpus.online,
             "obstacle": obstacle,
             # Before the first switch, such as who would believe in another number of CPUs.
             **({"warnings": [f"{self._name}: {sentence}" for sentence in dict.fromkeys(warnings)]} if warnings else {}),
@@ -162,7 +161,7 @@ class ActionModule(HostAction):
                 visit.Visit(calls, "trial", self._options["run"], wanted=self._wanted()).check(options)
             else:
                 asked = {**options, **self._of_switches(), "rollback_after": follower.MIN_TIMER_SECONDS}
-                warnings += calls.ask("smt_state", asked, live_host.SWITCH_SECONDS, check_mode=True).get("warnings", [])
+                warnings += calls.ask(answers.StateAnswer, "smt_state", asked, live_host.SWITCH_SECONDS, True).warnings
         except (HostFailedError, SlotError, visit.SwitchError) as failure:
             return f"{arm} is refused: {failure}"
         return None
@@ -198,19 +197,19 @@ class ActionModule(HostAction):
     def _write_end(self) -> None:
         after = self._own if self._part is None else self._part.online_after
         own, now = (None if cpus is None else cpulist.render(cpus) for cpus in (self._own, after))
-        record = {
-            "host": text.line(self._name, schema.MAX_NAME),
-            "ended": looking.now(),
-            "reason": self._reason,
-            "restored": self._part is None or after == self._own,
-            "before": own,
-            "after": now,
-        }
+        record = records.End(
+            host=text.line(self._name, schema.MAX_NAME),
+            ended=looking.now(),
+            reason=self._reason,
+            restored=self._part is None or after == self._own,
+            before=own,
+            after=now,
+        )
         try:
             if self._in_trial is not None:
                 self._in_trial.ended(record)
             else:
-                self._files.append(self._files.ended_file(self._name), records.written(record, trials.ENDED))
+                self._files.append(self._files.ended_file(self._name), records.written(record))
         except text.BorderError as error:
             display.warning(f"{self._name}: how its part ended is not written down: {text.line(error)}")
 

@@ -9,11 +9,10 @@ import datetime
 import math
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import base, on_host
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import Origin, Series
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import SourceError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import guardrails
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import guardrails, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import host_check
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run.settings import Limit, Metric
 
@@ -90,10 +89,10 @@ class HostReadings:
             reasons += [self._guards[limit.name].feed(now, *self._now(limit.origin, read)) for limit in self._limits]
         return next((reason for reason in reasons if reason is not None), None)
 
-    def of_period(self, begin: datetime.datetime, end: datetime.datetime) -> dict[str, t.Any]:
-        """Return ``metrics`` and ``series`` of a period's record."""
-        metrics: dict[str, t.Any] = {}
-        series: dict[str, t.Any] = {}
+    def of_period(self, begin: datetime.datetime, end: datetime.datetime) -> records.Read:
+        """Return what the metrics are over a period, and their points."""
+        metrics: dict[str, records.Reading] = {}
+        series: dict[str, records.Points] = {}
         with self._in_time():
             of_metrics = [(metric, *self._over(metric, begin, end)) for metric in self._metrics]
         for metric, metric_series, failure in of_metrics:
@@ -112,18 +111,15 @@ class HostReadings:
                 if enough
                 else None
             )
-            metrics[metric.name] = {
-                "value": value,
-                "points": len(metric_series.points),
-                "expected": metric_series.expected,
-                "reason": why or None,
-            }
-            places = range(0, len(metric_series.points), max(1, -(-len(metric_series.points) // trials.MAX_POINTS)))
-            series[metric.name] = [
-                [round(metric_series.points[place][0] - begin.timestamp(), 3), metric_series.points[place][1]]
+            metrics[metric.name] = records.Reading(
+                value, len(metric_series.points), metric_series.expected, why or None
+            )
+            places = range(0, len(metric_series.points), max(1, -(-len(metric_series.points) // records.MAX_POINTS)))
+            series[metric.name] = tuple(
+                (round(metric_series.points[place][0] - begin.timestamp(), 3), metric_series.points[place][1])
                 for place in places
-            ]
-        return {"metrics": metrics, "series": series}
+            )
+        return metrics, series
 
     def load(self, name: str) -> Reading:
         """Return what a metric of a query is now, and why there is nothing."""

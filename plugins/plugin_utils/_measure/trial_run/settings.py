@@ -33,8 +33,7 @@ class TrialSettingsError(Exception):
     """A setting of a trial is not valid; the message names it and what is allowed."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Metric(records.Metric):
+class Metric(records.Metric, frozen=True):
     """A metric of the service, with its source.
 
     Attributes:
@@ -45,6 +44,11 @@ class Metric(records.Metric):
 
     origin: Origin
     looks_back: float | None
+
+    @property
+    def written(self) -> records.Metric:
+        """Itself as a trial has it."""
+        return records.Metric(self.name, self.unit, self.better, self.is_primary, self.per)
 
 
 @dataclasses.dataclass(frozen=True)
