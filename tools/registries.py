@@ -89,7 +89,7 @@ SCHEMAS = {
     "docs/history.schema.json": "_keep.history.document",
     "docs/proof.schema.json": "_measure.proof.document",
     "docs/exposure.schema.json": "_measure.exposure.exposure_report",
-    "docs/trial.schema.json": "_ask.border.of_files.trials",
+    "docs/trial.schema.json": "_measure.trial.records",
     "docs/trial-report.schema.json": "_measure.trial.trial_report",
 }
 
@@ -299,6 +299,22 @@ def with_counts(text: str) -> str:
     return re.sub(r'^  sample: {"compliant"[^}]*}$', "\n".join(lines), text, flags=re.MULTILINE)
 
 
+def _sources() -> list[Any]:
+    registry_of_sources = importlib.import_module(f"{CONTROLLER_PACKAGE}._measure.metric_sources.registry")
+    return list(registry_of_sources.sources())
+
+
+def _source_table() -> str:
+    rows = "".join(
+        f"| {' and '.join(f'`{name}`' for name in source.settings)} | {source.about} |\n" for source in _sources()
+    )
+    return f"| source | meaning |\n|---|---|\n{rows}"
+
+
+def _source_names() -> list[str]:
+    return [f"{' and '.join(f'C({name})' for name in source.settings)} ({source.about})" for source in _sources()]
+
+
 def _recipes() -> str:
     custom = importlib.import_module(f"{PACKAGE}._measure.workloads.custom")
     rows = "".join(f"| {' | '.join(_recipe_cells(recipe))} |\n" for _name, recipe in sorted(custom.RECIPES.items()))
@@ -398,10 +414,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "docs/measuring.md": _workloads,
     "docs/report.md": _formats,
     "docs/tools.md": _recipes,
+    "docs/trials.md": _source_table,
 }
 _EVALUATION = "tools/options/smt_eval.yml"
 LISTS = (
     Listing("plugins/modules/smt_report.py", "Files for other readers are", _format_names),
+    Listing("tools/options/smt_trial.yml", "The source is one of", _source_names),
     Listing(_EVALUATION, "Built in are", _workload_names),
     Listing(_EVALUATION, "Recipes are", _recipe_names),
     Listing(_EVALUATION, "Switched at run time are", functools.partial(_arm_names, takes_reboot=False)),

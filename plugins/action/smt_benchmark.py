@@ -35,7 +35,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.fetchi
     report_call,
     say_left,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure import quiet
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import recorded
@@ -191,27 +191,27 @@ class ActionModule(FetchingAction):
         lines = self._lines_of_progress(task_vars)
         self.stated()
         described = self._described(task_vars, host)
-        announced = {key: described[key] for key in ANNOUNCED}
+        announced = {key: parts.plain(getattr(described, key)) for key in ANNOUNCED}
         if self._task.args.get("_step") == DESCRIBE:
             return dict(announced, changed=False)
-        self._announce(host, described["announcement"], task_vars)
-        is_kept = run in described["uncollected"]
+        self._announce(host, described.announcement, task_vars)
+        is_kept = run in described.uncollected
         if is_kept:
             display.display(
                 f"{text.line(host)}: run {run} was measured before, and no controller collected it: it is fetched, and"
                 " nothing is measured again."
             )
-        obstacles = [text.line(sentence, 2000) for sentence in described["obstacles"]]
+        obstacles = [text.line(sentence, 2000) for sentence in described.obstacles]
         # In check mode nothing is installed, so what is missing now may be there when the plan runs.
-        if not described["workloads"] and not self._task.check_mode:
+        if not described.workloads and not self._task.check_mode:
             obstacles.append(
                 "none of the workloads can be measured here:"
-                f" {'; '.join(workload['reason'] for workload in described['workloads_left_out'])}"
+                f" {'; '.join(workload.reason for workload in described.workloads_left_out)}"
             )
         fetched = (
             []
             if self._task.check_mode
-            else self._fetch_earlier(task_vars, host, sorted(set(described["uncollected"]) - {run}))
+            else self._fetch_earlier(task_vars, host, sorted(set(described.uncollected) - {run}))
         )
         if obstacles and not is_kept:
             return dict(announced, changed=False, failed=True, msg=f"nothing was measured: {'; '.join(obstacles)}")
@@ -220,7 +220,7 @@ class ActionModule(FetchingAction):
         if not is_kept:
             _see_that_it_is_read()
             self._begin(run, host)
-        job = {} if is_kept else self._measured(task_vars, host, os.path.join(described["directory"], run), lines)
+        job = {} if is_kept else self._measured(task_vars, host, os.path.join(described.directory, run), lines)
         # The job's own answer: with a full disk the plan could not write down how it ended.
         error = job["msg"] if job.get("failed") else job.get("message")
         result, path = self.fetch(task_vars, host, run, directory, error, fetched)
@@ -231,7 +231,7 @@ class ActionModule(FetchingAction):
         }
         if "exception" in job:
             ended["exception"] = job["exception"]
-        switched = recorded.restored(result) if len(described["arms"]) > 1 else "Nothing was switched."
+        switched = recorded.restored(result) if len(described.arms) > 1 else "Nothing was switched."
         return dict(
             announced,
             **ended,
@@ -241,7 +241,7 @@ class ActionModule(FetchingAction):
             msg=f"{LOST} {switched}" if error == LOST else result.message or f"{len(result.samples)} samples: {path}",
         )
 
-    def _described(self, task_vars: dict[str, t.Any], host: str) -> dict[str, t.Any]:
+    def _described(self, task_vars: dict[str, t.Any], host: str) -> answers.Description:
         """Return the host's description, once it is quiet and its siblings are measured, as far as that is asked for.
 
         Raises:
@@ -252,17 +252,17 @@ class ActionModule(FetchingAction):
         measured = self._task.args.get("siblings") == "measured" and probe != "never"
         if measured:
             self._probe(task_vars, host, PROBE_SECONDS)
-        described = self._step(task_vars, DESCRIBE)
-        if described["obstacles"] or self._task.args.get("run") in described["uncollected"]:
+        described = self._step(task_vars, DESCRIBE, answers.Description)
+        if described.obstacles or self._task.args.get("run") in described.uncollected:
             return described
         described = self._quiet(task_vars, host, described)
-        if measured or not (probe == "always" or (probe == "auto" and described["hides_siblings"])):
+        if measured or not (probe == "always" or (probe == "auto" and described.hides_siblings)):
             return described
         share = self._budget() / self._shared_by()
         self._probe(
             task_vars, host, max(LEAST_PROBE_SECONDS, min(USUAL_PROBE_SECONDS, math.floor(share * MOST_OF_BUDGET)))
         )
-        return described if self._task.check_mode else self._step(task_vars, DESCRIBE)
+        return described if self._task.check_mode else self._step(task_vars, DESCRIBE, answers.Description)
 
     def _probe(self, task_vars: dict[str, t.Any], host: str, seconds: int) -> None:
         """Measure which CPUs share a core; its time is a part of the budget."""
@@ -271,10 +271,10 @@ class ActionModule(FetchingAction):
             f" for up to {seconds} s, before anything else (smt_eval_probe)."
         )
         begun = time.monotonic()
-        self.ask("smt_probe", "smt_probe", {"mode": "always", "seconds": seconds}, task_vars)
+        self.ask(answers.ProbeAnswer, "smt_probe", {"mode": "always", "seconds": seconds}, task_vars)
         self._spent += math.ceil(time.monotonic() - begun)
 
-    def _quiet(self, task_vars: dict[str, t.Any], host: str, described: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _quiet(self, task_vars: dict[str, t.Any], host: str, described: answers.Description) -> answers.Description:
         """Wait until the host is quiet, as long as is asked for; return its description then.
 
         Raises:
@@ -287,26 +287,26 @@ class ActionModule(FetchingAction):
         # A task that only asks, and one in check mode, say that the host is busy.
         wait = 0 if self._task.check_mode or self._task.args.get("_step") == DESCRIBE else wait
         end = time.monotonic() + wait
-        while wait and quiet.is_busy(described["busy"]):
+        while wait and quiet.is_busy(described.busy):
             if time.monotonic() > end:
                 raise HostFailedError(
                     {
                         "msg": (
                             f"nothing was measured: {host} did not become quiet in {wait:.0f} s (smt_eval_wait_quiet);"
-                            f" other work still wants {100 * described['busy']:.0f} % of its CPUs. Wait longer, end"
+                            f" other work still wants {100 * described.busy:.0f} % of its CPUs. Wait longer, end"
                             " that work, or leave out smt_eval_wait_quiet to measure all the same"
                         )
                     }
                 )
             display.display(
                 f"{text.line(host)}: waiting until it is quiet, for up to {max(0, end - time.monotonic()):.0f} s more:"
-                f" other work wants {100 * described['busy']:.0f} % of its CPUs."
+                f" other work wants {100 * described.busy:.0f} % of its CPUs."
             )
             terminal.wait_while_read(QUIET_LOOK_SECONDS)
             _see_that_it_is_read()
             if self._visit is not None:
                 self._visit.renew()
-            described = self._step(task_vars, DESCRIBE)
+            described = self._step(task_vars, DESCRIBE, answers.Description)
         return described
 
     def _lines_of_progress(self, task_vars: dict[str, t.Any]) -> int:
@@ -329,7 +329,7 @@ class ActionModule(FetchingAction):
             )
         return number
 
-    def _announce(self, host: str, sentences: list[str], task_vars: dict[str, t.Any]) -> None:
+    def _announce(self, host: str, sentences: t.Sequence[str], task_vars: dict[str, t.Any]) -> None:
         """Say before the start what will be done."""
         lines = [text.line(sentence) for sentence in sentences]
         if len(task_vars["ansible_play_hosts_all"]) > FEW_HOSTS:
@@ -360,14 +360,14 @@ class ActionModule(FetchingAction):
         self,
         task_vars: dict[str, t.Any],
         step: str,
-        kind: str | None = None,
+        kind: type[answers.Kind],
         how: t.Mapping[str, t.Any] | None = None,
         **arguments: t.Any,
-    ) -> dict[str, t.Any]:
+    ) -> answers.Kind:
         """Call one step of the module on the host."""
         of_the_module = {name: value for name, value in self._task.args.items() if name not in OF_THE_ACTION}
         return self.ask(
-            kind or step,
+            kind,
             MODULE,
             dict(of_the_module, budget=self._budget(), _step=step, **arguments),
             task_vars,
@@ -397,14 +397,14 @@ class ActionModule(FetchingAction):
         """Start the plan and show its progress until it ends; return the job's answer."""
         self._task.async_val = self._budget() + EXTRA_SECONDS
         try:
-            job_id = self._step(task_vars, "measure", kind="job_started", how={"wrap_async": True}, _sources=sources())[
-                "ansible_job_id"
-            ]
+            job_id = self._step(
+                task_vars, "measure", answers.JobStarted, {"wrap_async": True}, _sources=sources()
+            ).ansible_job_id
         finally:
             self._task.async_val = 0
         job = self._watch(task_vars, host, directory, job_id, progress.Shown(lines))
         with contextlib.suppress(HostFailedError):
-            self._job(task_vars, "job_cleanup", job_id)
+            self._job(task_vars, parts.Answer, "cleanup", job_id)
         return job
 
     def _watch(
@@ -434,13 +434,13 @@ class ActionModule(FetchingAction):
                 if not read and not ended:
                     # As a program ends whose reader is gone: nobody would come to know how it goes on.
                     with time_limits.within(ANSWER_SECONDS), contextlib.suppress(HostFailedError):
-                        self.ask("smt_benchmark_stop", "smt_benchmark_stop", {}, task_vars)
+                        self.ask(answers.StopAnswer, "smt_benchmark_stop", {}, task_vars)
                     ended = True
                 with time_limits.within(ANSWER_SECONDS):
                     seen, lives = self._look(directory)
                 gone = 0 if lives else gone + 1
                 alive_at = time.monotonic() if lives else alive_at
-                if look % LOOKS_PER_STATUS == 0 or gone or seen is None or seen.get("phase") == "ended":
+                if look % LOOKS_PER_STATUS == 0 or gone or seen is None or seen.phase == "ended":
                     with time_limits.within(ANSWER_SECONDS):
                         job = self._status(task_vars, job_id)
                     if job.get("finished") or job.get("failed"):
@@ -463,7 +463,7 @@ class ActionModule(FetchingAction):
             if seen is not None and shown.is_due(seen):
                 display.display(f"{text.line(host)}: {progress.line(seen)}")
 
-    def _look(self, directory: str) -> tuple[dict[str, t.Any] | None, bool]:
+    def _look(self, directory: str) -> tuple[progress.Progress | None, bool]:
         """Return the plan's progress (None before the first one), and whether its process exists."""
         with intake.at_most(MAX_LOOKED_AT):
             answer = self._low_level_execute_command(f"cd {shlex.quote(directory)} && {LOOK}")
@@ -473,18 +473,17 @@ class ActionModule(FetchingAction):
     def _status(self, task_vars: dict[str, t.Any], job_id: str) -> dict[str, t.Any]:
         """Return the status of the plan's job, or its failure."""
         try:
-            return self._job(task_vars, "job_status", job_id)
+            status: dict[str, t.Any] = parts.plain(self._job(task_vars, answers.JobStatus, "status", job_id))
+            return status
         except HostFailedError as failure:
             # What Ansible's wrapper and its status say of a job without an answer.
             is_lost = str(failure).startswith(("Traceback ", "could not find job", "Could not parse job output"))
             return {"failed": True, "msg": LOST} if is_lost else failure.answer
 
-    def _job(self, task_vars: dict[str, t.Any], kind: str, job_id: str) -> dict[str, t.Any]:
+    def _job(self, task_vars: dict[str, t.Any], kind: type[answers.Kind], mode: str, job_id: str) -> answers.Kind:
         """Call async_status as Ansible's own action does, which reads its arguments from its own task."""
         where = self.get_shell_option("async_dir", default="~/.ansible_async")
-        return self.ask(
-            kind, ASYNC_STATUS, {"jid": job_id, "mode": kind.partition("_")[2], "_async_dir": where}, task_vars
-        )
+        return self.ask(kind, ASYNC_STATUS, {"jid": job_id, "mode": mode, "_async_dir": where}, task_vars)
 
     def _fetch_earlier(self, task_vars: dict[str, t.Any], host: str, runs: list[str]) -> list[str]:
         """Fetch earlier runs and return the names of those that were; a failure is a warning."""

@@ -18,6 +18,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.fetchi
     say_left,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.answers import StopAnswer
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 
 display = terminal.Terminal()
@@ -40,31 +41,31 @@ class ActionModule(FetchingAction):
     def _stop(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         host = str(task_vars["inventory_hostname"])
         result_files.see_that_it_can_be_written(self.directory("any").parent)
-        stopped = self.ask("smt_benchmark_stop", "smt_benchmark_stop", self._task.args, task_vars)
-        if stopped["probe"]:
+        stopped = self.ask(StopAnswer, "smt_benchmark_stop", self._task.args, task_vars)
+        if stopped.probe:
             display.display(
                 f"{text.line(host)}: it was measuring which CPUs share a core, with which an evaluation begins: that"
                 f" {'would be' if self._task.check_mode else 'was'} ended, and nothing was switched."
             )
-        elif not stopped["runs"] and not stopped["uncollected"]:
+        elif not stopped.runs and not stopped.uncollected:
             display.display(f"{text.line(host)}: no evaluation is running here, and none waits to be fetched.")
         if self._task.check_mode:
-            for run in stopped["runs"]:
+            for run in stopped.runs:
                 display.display(f"{text.line(host)}: run {run} would be ended.")
-            return {"changed": stopped["changed"], "runs": stopped["runs"], "paths": []}
+            return {"changed": stopped.changed, "runs": list(stopped.runs), "paths": []}
         # Those that ran first: of the others only so many are fetched.
         fetched, left = self.fetch_waiting(
-            task_vars, host, sorted(stopped["uncollected"], key=lambda run: (run not in stopped["runs"], run))
+            task_vars, host, sorted(stopped.uncollected, key=lambda run: (run not in stopped.runs, run))
         )
         for collected in fetched:
-            self._say(host, collected, collected.result.run in stopped["runs"])
+            self._say(host, collected, collected.result.run in stopped.runs)
         say_left(host, left)
         ended = {
-            "changed": stopped["changed"],
-            "runs": stopped["runs"],
+            "changed": stopped.changed,
+            "runs": list(stopped.runs),
             "paths": [collected.path for collected in fetched],
         }
-        failed = [f"{run}: {reason}" for run, reason in left.items() if run in stopped["runs"]]
+        failed = [f"{run}: {reason}" for run, reason in left.items() if run in stopped.runs]
         return (
             dict(ended, failed=True, msg=text.line(f"what was measured stays on the host: {'; '.join(failed)}", 2000))
             if failed

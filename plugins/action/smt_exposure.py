@@ -53,7 +53,7 @@ class ActionModule(ControllerAction):
 
     def _host(self, name: str, options: Options) -> cores_in_use.HostLook:
         if name in options.not_contacted:
-            return cores_in_use.HostLook(name, compliance.NOT_CONTACTED, {})
+            return cores_in_use.HostLook(name, compliance.NOT_CONTACTED, None)
         yields = [entry["workload"] for entry in options.yields.get(name, [])]
         answer, facts = self.registered(options.results, name), None
         if options.facts:

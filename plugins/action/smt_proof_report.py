@@ -16,6 +16,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base i
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.registered import why
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Measured
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_hosts.proof import ProofAnswer
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance
@@ -80,9 +81,17 @@ class ActionModule(ControllerAction):
         if "recorded" not in answer:
             failed = facts if answer.get("skipped") is True or not answer else answer
             return host_proof.HostProof(name, why(failed, MAX_TEXT) or "it was not looked at: an earlier task failed")
-        by_measuring = parts.converted(siblings["measured"], Measured) if siblings.get("measured") else None
+        by_measuring = (
+            parts.converted(parts.untagged(siblings["measured"]), Measured) if siblings.get("measured") else None
+        )
         reason = None if by_measuring else why(siblings, MAX_TEXT) or "this was left out"
-        proof = host_proof.of_host(name, self.facts(options.facts, name), answer, by_measuring, reason)
+        proof = host_proof.of_host(
+            name,
+            self.facts(options.facts, name),
+            parts.converted(parts.untagged(answer), ProofAnswer),
+            by_measuring,
+            reason,
+        )
         path = directory / f"{result_files.file_stem(name)}.json"
         if measured.get("path") is None or not path.exists():
             without = "--check measures nothing" if self._task.check_mode else "the measurement left no result"

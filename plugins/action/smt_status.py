@@ -20,7 +20,6 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base i
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.registered import why
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts, Slot
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_hosts.memory import Memory
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import basis, rechecks
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import json_text
@@ -55,7 +54,7 @@ STATUS_FILE = "__smt_pull_status_file"
 MAX_REASON = 300
 
 # Ansible loads this once, and forks a process for each host.
-answers.KINDS["smt_facts"].prepare()
+parts.prepare(answers.FactsAnswer)
 
 
 class ActionModule(HostAction):
@@ -122,8 +121,8 @@ class ActionModule(HostAction):
         if is_gone:
             return _gone(compliance.NOT_CONTACTED, wanted)
         try:
-            answer = self.ask("smt_facts", "smt_facts", {"sysroot": options.sysroot}, task_vars)
-            facts = parts.converted(answer["ansible_facts"]["smt"], Facts)
+            asked = {"sysroot": options.sysroot}
+            facts = self.ask(answers.FactsAnswer, "smt_facts", asked, task_vars).ansible_facts.smt
             memory = self._memory(options, task_vars)
         except HostFailedError as failure:
             return {**failure.answer, "compliance": compliance.refused(why(failure.answer) or "", wanted=wanted)}
@@ -182,8 +181,8 @@ class ActionModule(HostAction):
         arguments = dict(options.memory or {}, sysroot=options.sysroot)
         if options.protect is not None:
             arguments["protect"] = options.protect
-        answer = self.ask("smt_memory_facts", "smt_memory_facts", arguments, task_vars)
-        return compliance.memory_aspects(parts.converted(answer["ansible_facts"]["smt_memory"], Memory))
+        answer = self.ask(answers.MemoryFactsAnswer, "smt_memory_facts", arguments, task_vars)
+        return compliance.memory_aspects(answer.ansible_facts.smt_memory)
 
 
 def _refused(reason: str) -> dict[str, t.Any]:

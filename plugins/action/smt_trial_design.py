@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import random
 import time
@@ -53,7 +54,7 @@ class ActionModule(ControllerAction):
                 trial, longest, settings.guardrails(options.guardrails), options.check
             ):
                 display.display(sentence)
-            content = trial.written()
+            content = records.written(trial, 1)
             if not self._task.check_mode:
                 files.create(content)
         except (design.DesignError, settings.TrialSettingsError, arm_states.ArmStateError, text.BorderError) as error:
@@ -101,19 +102,16 @@ class ActionModule(ControllerAction):
         trial = records.Trial(
             run=options.run,
             created=looking.now(),
-            arms=arms,
-            titles={name: catalogue.get(name).title for name in arms},
-            metrics=metrics,
+            compared=tuple(records.Arm(name, catalogue.get(name).title) for name in arms),
+            metrics=tuple(metric.written for metric in metrics),
             traffic=traffic,
             guardrails=tuple(announcement.guardrail(limit) for limit in settings.guardrails(options.guardrails)),
             margin=options.margin,
             period_seconds=period,
             settle_seconds=options.settle,
-            design=design.Design(
-                drawn.name, drawn.groups, drawn.waves, drawn.schedule, drawn.first, {**left_out, **drawn.left_out}
-            ),
             seed=seed,
             looks_back_seconds=longest.seconds,
+            **records.of_design(dataclasses.replace(drawn, left_out={**left_out, **drawn.left_out})),
         )
         return trial, longest
 

@@ -17,13 +17,12 @@ from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms.smt i
 from ansible_collections.threadwise.smt.plugins.module_utils._set.slot.settings import SlotError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal, time_limits
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostAction, HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, parts, schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.credentials import variables
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.options.smt_trial_host import ARGUMENTS
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot, visit
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import lineage, prometheus, server
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import base, server
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import (
     arm_states,
@@ -80,11 +79,10 @@ class ActionModule(HostAction):
                     settings.metrics(options.metrics),
                     settings.guardrails(options.guardrails),
                 )
-                source = self._server()
                 clock = Clock()
-                self._source = source
+                self._servers = self._connected()
                 self._readings = readings.HostReadings(
-                    self._metrics, self._limits, source, clock.wall, min(STEP_SECONDS, options.check)
+                    self._metrics, self._limits, self._servers, clock.wall, min(STEP_SECONDS, options.check)
                 )
                 return self._follow(clock) if options._step == "follow" else self._describe()
         except HostFailedError as failure:
@@ -99,22 +97,23 @@ class ActionModule(HostAction):
         with contextlib.suppress(AnsibleConnectionFailure):
             super().cleanup(force)
 
-    def _server(self) -> prometheus.Prometheus | None:
-        """Return the metrics server, None where nothing asks for one."""
-        queries = [metric.origin.query for metric in self._metrics] + [limit.origin.query for limit in self._limits]
-        if not any(queries):
-            return None
-        # None of them is an argument of the task, which Ansible shows when it cannot be templated.
-        written = self._user.around(self._vars["inventory_hostname"])
-        return prometheus.Prometheus(
-            server.access(lambda name: self._user.templated(written.get(variables.OF_TRIAL + name), written))
-        )
+    def _connected(self) -> dict[base.MetricSource, base.Server]:
+        """Return the server of each source that a metric or a guardrail has, where it has one."""
+
+        def get(name: str) -> t.Any:
+            # None of them is an argument of the task, which Ansible shows when it cannot be templated.
+            written = self._user.around(self._name)
+            return self._user.templated(written.get(variables.OF_TRIAL + name), written)
+
+        sources = dict.fromkeys(one.origin.source for one in (*self._metrics, *self._limits))
+        connected = {source: source.connect(get) for source in sources}
+        return {source: one for source, one in connected.items() if one is not None}
 
     def _describe(self) -> dict[str, t.Any]:
         """Return what the host is, what its metrics say now, and why it cannot take part."""
-        facts = self.ask("smt_facts", "smt_facts", {}, self._vars)["ansible_facts"]["smt"]
+        facts = self.ask(answers.FactsAnswer, "smt_facts", {}, self._vars).ansible_facts.smt
         arms = self._arms()
-        reason = why_smt_is_not_switched(facts)
+        reason = why_smt_is_not_switched(parts.plain(facts))
         obstacle = None if reason is None else f"it cannot be switched, because {reason}"
         pending = live_host.AnsibleHost(time_limits.Calls(self, self._vars), {}).pending() if obstacle is None else None
         if pending is not None:
@@ -130,20 +129,20 @@ class ActionModule(HostAction):
                 break
         # The load decides which hosts are compared with each other; a trial without one still is one.
         load = self._readings.load(self._options.traffic or self._metrics[0].name)
-        if load.value is None and not self._metrics[0].origin.is_on_host:
+        if load.value is None and not self._metrics[0].origin.command:
             obstacle = obstacle or f"it cannot be measured, because {load.why}"
         longest = None
         if obstacle is None:
             try:
-                longest = overlap.of_metrics(self._metrics, self._source, self._options.check)._asdict()
-            except lineage.NotKnownError as error:
+                longest = overlap.of_metrics(self._metrics, self._servers, self._options.check)._asdict()
+            except base.NotKnownError as error:
                 obstacle = f"it cannot be measured, because {error}"
         return {
             "changed": False,
             "looks_back": longest,
-            "hardware_class": facts["hardware_class"],
+            "hardware_class": facts.hardware_class,
             "load": load.value,
-            "online": facts["cpus"]["online"],
+            "online": facts.cpus.online,
             "obstacle": obstacle,
             # Before the first switch, such as who would believe in another number of CPUs.
             **({"warnings": [f"{self._name}: {sentence}" for sentence in dict.fromkeys(warnings)]} if warnings else {}),
@@ -162,7 +161,7 @@ class ActionModule(HostAction):
                 visit.Visit(calls, "trial", self._options.run, wanted=self._wanted()).check(options)
             else:
                 asked = {**options, **self._of_switches(), "rollback_after": follower.MIN_TIMER_SECONDS}
-                warnings += calls.ask("smt_state", asked, live_host.SWITCH_SECONDS, check_mode=True).get("warnings", [])
+                warnings += calls.ask(answers.StateAnswer, "smt_state", asked, live_host.SWITCH_SECONDS, True).warnings
         except (HostFailedError, SlotError, visit.SwitchError) as failure:
             return f"{arm} is refused: {failure}"
         return None
@@ -198,19 +197,19 @@ class ActionModule(HostAction):
     def _write_end(self) -> None:
         after = self._own if self._part is None else self._part.online_after
         own, now = (None if cpus is None else cpulist.render(cpus) for cpus in (self._own, after))
-        record = {
-            "host": text.line(self._name, schema.MAX_NAME),
-            "ended": looking.now(),
-            "reason": self._reason,
-            "restored": self._part is None or after == self._own,
-            "before": own,
-            "after": now,
-        }
+        record = records.End(
+            host=text.line(self._name, schema.MAX_NAME),
+            ended=looking.now(),
+            reason=self._reason,
+            restored=self._part is None or after == self._own,
+            before=own,
+            after=now,
+        )
         try:
             if self._in_trial is not None:
                 self._in_trial.ended(record)
             else:
-                self._files.append(self._files.ended_file(self._name), records.written(record, trials.ENDED))
+                self._files.append(self._files.ended_file(self._name), records.written(record))
         except text.BorderError as error:
             display.warning(f"{self._name}: how its part ended is not written down: {text.line(error)}")
 

@@ -11,7 +11,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import ControllerAction, Options
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.pages import trial as page
@@ -46,7 +46,7 @@ class ActionModule(ControllerAction):
             results = {
                 "schema": trial_report.SCHEMA_NAME,
                 "schema_version": trial_report.SCHEMA_VERSION,
-                "trial": trial.document(),
+                "trial": parts.plain(trial),
                 "answer": sentences,
                 "others": [*answer.others(trial, comparisons), *further, *refused],
                 "comparisons": [comparison.described() for comparison in comparisons],

@@ -118,6 +118,17 @@ before:
   returned: success
   type: dict
   contains: &policy
+    commit_limit_bytes:
+      description: How much memory all processes together may commit under a strict policy with these values.
+      type: int
+      returned: success
+    headroom:
+      description:
+        - What can still be committed, C(bytes) to root, C(unprivileged_bytes) to others (both null where the sum has no
+          limit), C(largest_request_bytes) in one request (null where that has no limit).
+      type: dict
+      returned: success
+    # Written by tools/registries.py: returned success of smt_memory.
     overcommit:
       description: V(heuristic), V(always), V(strict), or null when it is not known.
       type: str
@@ -141,16 +152,6 @@ before:
     nr_hugepages:
       description: Persistent huge pages of the default size.
       type: int
-      returned: success
-    commit_limit_bytes:
-      description: How much memory all processes together may commit under a strict policy with these values.
-      type: int
-      returned: success
-    headroom:
-      description:
-        - What can still be committed, C(bytes) to root, C(unprivileged_bytes) to others (both null where the sum has no
-          limit), C(largest_request_bytes) in one request (null where that has no limit).
-      type: dict
       returned: success
 after:
   description: The policy in force after the change, in check mode as predicted.

@@ -109,18 +109,6 @@ ansible_facts:
       type: dict
       returned: always
       contains:
-        overcommit:
-          description: V(heuristic), V(always), V(strict), or null when it is not known.
-          type: str
-          returned: always
-        overcommit_ratio:
-          description: Percent of memory that a strict policy promises; 0 when the kbytes count.
-          type: int
-          returned: always
-        overcommit_kbytes:
-          description: KiB that a strict policy promises; 0 when the ratio counts.
-          type: int
-          returned: always
         total_bytes:
           description: Memory that the kernel can use.
           type: int
@@ -131,10 +119,6 @@ ansible_facts:
           returned: always
         hugetlb_bytes:
           description: Memory in huge pages, which a ratio does not count.
-          type: int
-          returned: always
-        nr_hugepages:
-          description: Persistent huge pages of the default size.
           type: int
           returned: always
         commit_limit_bytes:
@@ -151,14 +135,6 @@ ansible_facts:
               (both null where the sum has no limit), C(largest_request_bytes) in one request (null where that has no
               limit).
           type: dict
-          returned: always
-        on_oom:
-          description: V(kill), V(panic) or V(panic_always), or null when it is not known.
-          type: str
-          returned: always
-        panic_reboot_after:
-          description: Seconds after which the host reboots after a panic; 0 is never, below 0 at once.
-          type: int
           returned: always
         oom_kills:
           description: Processes that the OOM killer has killed since boot.
@@ -191,6 +167,31 @@ ansible_facts:
           type: list
           elements: str
           returned: always
+        # Written by tools/registries.py: returned always of smt_memory_facts.
+        overcommit:
+          description: V(heuristic), V(always), V(strict), or null when it is not known.
+          type: str
+          returned: always
+        overcommit_ratio:
+          description: Percent of the memory that a strict policy allows; 0 when the KiB count.
+          type: int
+          returned: always
+        overcommit_kbytes:
+          description: KiB that a strict policy allows; 0 when the ratio counts.
+          type: int
+          returned: always
+        on_oom:
+          description: V(kill), V(panic), V(panic_always), or null when it is not known.
+          type: str
+          returned: always
+        panic_reboot_after:
+          description: Seconds from a panic to the reboot; 0 is never, below 0 at once.
+          type: int
+          returned: always
+        nr_hugepages:
+          description: Persistent huge pages of the default size.
+          type: int
+          returned: always
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -199,10 +200,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host.options.smt_m
 from ansible_collections.threadwise.smt.plugins.module_utils._set.memory import (
     change as memory_change,
     facts as memory_facts,
+    policy as memory_policy,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._set.memory.errors import MemoryPolicyError
-
-POLICY = ("overcommit", "overcommit_ratio", "overcommit_kbytes", "on_oom", "panic_reboot_after", "nr_hugepages")
 
 
 def main() -> None:
@@ -219,9 +219,8 @@ def main() -> None:
                 " and sysroot"
             )
         )
-    options = None
-    if any(module.params[name] is not None for name in POLICY):
-        options = {name: module.params[name] for name in (*POLICY, "margin")}
+    names = [sysctl.option for sysctl in memory_policy.SYSCTLS.values()]
+    options = module.params if any(module.params[name] is not None for name in names) else None
     fs = host_files.HostFs(sysroot)
     try:
         facts = memory_facts.gather(fs, options)

@@ -40,9 +40,10 @@ options:
       - A mapping each, with C(name), C(better) (V(higher) or V(lower)), optional C(unit), C(primary) (exactly one),
         C(per) (the name of another metric by which it is divided), C(looks_back) (how far back its values count, such
         as V(2m), where the metrics server does not say or it is more), and its source.
-      - The source is C(query) (PromQL, one number for this host), C(command) (a list of arguments, run on the host,
-        that prints a number), or C(file) and C(sample) (a file on the host in the text format of Prometheus, and the
-        name of one of its samples with its labels). The last two take C(counter) for numbers that only grow.
+      - The source is one of C(command) (a list of arguments, run on the host at each check, that prints a number),
+        C(file) and C(sample) (a file on the host in the text format of Prometheus, and the name of one of its samples
+        with its labels), C(query) (PromQL, one number for this host).
+      - What is read on the host takes C(counter) for numbers that only grow.
     type: list
     elements: dict
     default: []

@@ -16,7 +16,7 @@ import typing as t
 import evaluate
 import numpy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import design, evidence, units
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial.records import Metric, Trial
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial.records import Arm, Metric, Trial, of_design
 from scipy import stats
 
 HOSTS, PERIODS, SCRAPES = 8, 24, 20
@@ -121,9 +121,19 @@ def trial_of(seed: int) -> Trial:
     hosts = [design.Member(f"web{number}", "x", float(number)) for number in range(HOSTS)]
     arms = (BASELINE, CANDIDATE)
     drawn = design.draw(design.SWITCHBACK, hosts, design.Wanted(arms, PERIODS, 0, HOSTS, seed))
-    titles = {arm: arm for arm in arms}
-    begin = "2026-01-01T00:00:00Z"
-    return Trial("simulated", begin, arms, titles, (METRIC,), None, (), 0.01, 300.0, 60.0, drawn, seed)
+    return Trial(
+        run="simulated",
+        created="2026-01-01T00:00:00Z",
+        compared=tuple(Arm(arm, arm) for arm in arms),
+        metrics=(METRIC,),
+        traffic=None,
+        guardrails=(),
+        margin=0.01,
+        period_seconds=300.0,
+        settle_seconds=60.0,
+        seed=seed,
+        **of_design(drawn),
+    )
 
 
 def ended(trial: Trial, scrapes: Scrapes) -> tuple[str, float, float, float]:

@@ -13,8 +13,7 @@ import night
 import pytest
 import result_maker
 import trial_maker
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.history import checks, document, effects
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import series
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
@@ -177,7 +176,7 @@ def test_oh_my_pi_8596_openworker_56_and_ansible_13987_what_cannot_be_read_does_
 def test_memote_636_a_value_that_is_no_number_does_not_break_the_report(begun, value):
     files, trial = begun
     record = period(trial, 0)
-    record["metrics"]["p99"]["value"] = value
+    record.metrics["p99"] = parts.changed(record.metrics["p99"], value=value)
     with pytest.raises(records.RecordError):
         part(files, trial).period(record)
     (one,) = looking.known(files, trial).periods["web1"]
@@ -192,4 +191,4 @@ def test_orjson_458_nesting_is_an_error_of_the_file_and_of_nothing_else(begun, d
     (files.path / "ended.json").write_text(content)
     assert files.ended().startswith("somebody else ended the trial by ended.json, which cannot be read: ")
     with pytest.raises(text.BorderError, match=r"^line 1: "):
-        records.lines(content.encode() + b"\n", trials.PERIOD)
+        records.lines(content.encode() + b"\n", records.Period)

@@ -8,16 +8,18 @@ import itertools
 import json
 import types
 
+import answer_maker
 import pytest
 import result_maker
 from ansible_collections.threadwise.smt.plugins.action import smt_benchmark, smt_benchmark_stop
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import fetching, progress
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import decisions
 
 LISTS = ("announcement", "arms", "arms_left_out", "workloads_left_out", "missing_packages", "obstacles", "uncollected")
-DESCRIBED = {**{name: [] for name in LISTS}, "workloads": ["gzip"], "directory": "/runs", "hides_siblings": False}
+DESCRIBED = {**{name: [] for name in LISTS}, "workloads": ["gzip"], "directory": "/runs"}
+DESCRIBED |= {"hides_siblings": False, "busy": 0.0}
 
 
 class Benchmark(smt_benchmark.ActionModule):
@@ -26,19 +28,20 @@ class Benchmark(smt_benchmark.ActionModule):
     def __init__(self, dest, run="one", check_mode=False, kept=(), options=(), busy=(), **described):
         self._task = types.SimpleNamespace(args={"run": run, "dest": str(dest), **dict(options)}, check_mode=check_mode)
         self.kept = {document["run"]: document for document in kept}
-        self.described = {**DESCRIBED, "uncollected": list(self.kept), **described}
+        self.described = parts.converted(
+            {**DESCRIBED, "uncollected": list(self.kept), **described}, answers.Description
+        )
         self.busy, self.asked = list(busy), []
 
-    def _step(self, task_vars, step, run=None, **arguments):
-        self.asked.append(f"{step} {run}" if run else step)
-        described = {**self.described, "busy": self.busy.pop(0) if self.busy and step == "describe" else 0.0}
-        return {"describe": described, "forget": {}, "collect": {"result": self.kept.get(run)}}[step]
+    def _step(self, task_vars, step, kind):
+        self.asked.append(step)
+        return parts.changed(self.described, busy=self.busy.pop(0) if self.busy else 0.0)
 
     def ask(self, kind, module, arguments, task_vars, **how):
-        if kind != "smt_probe":
-            return self._step(task_vars, kind, run=arguments["run"])
-        self.asked.append(f"probe {arguments['seconds']}")
-        return {}
+        self.asked.append(
+            f"probe {arguments['seconds']}" if module == "smt_probe" else f"{arguments['_step']} {arguments['run']}"
+        )
+        return answers.Collected(result=self.kept[arguments["run"]]) if kind is answers.Collected else None
 
     def _measure(self, task_vars, host, directory, lines):
         self.asked.append("measure")
@@ -170,7 +173,10 @@ def test_a_role_that_only_asks_shows_nothing_and_starts_nothing(tmp_path, capsys
     """Neither what it will show when it measures, nor a fetched result."""
     known = {"announcement": ["CPUs 1 go offline."], "missing_packages": ["sysbench"], "obstacles": ["it is busy"]}
     asking = Benchmark(tmp_path, kept=[made("one")], options={"_step": "describe"}, **known)
-    assert asking.evaluate() == {**{name: asking.described[name] for name in smt_benchmark.ANNOUNCED}, "changed": False}
+    assert asking.evaluate() == {
+        **{name: parts.plain(getattr(asking.described, name)) for name in smt_benchmark.ANNOUNCED},
+        "changed": False,
+    }
     assert asking.asked == ["describe"] and capsys.readouterr() == ("", "")
 
 
@@ -252,11 +258,13 @@ class Stop(smt_benchmark_stop.ActionModule):
     def __init__(self, dest, kept, runs=()):
         self._task = types.SimpleNamespace(args={"dest": str(dest)}, check_mode=False)
         self.kept = {document["run"]: document for document in kept}
-        self.stopped = {"changed": bool(runs), "runs": list(runs), "uncollected": list(self.kept), "probe": False}
+        uncollected = list(self.kept)
+        self.stopped = answer_maker.made("smt_benchmark_stop", runs=list(runs), uncollected=uncollected, probe=False)
 
     def ask(self, kind, module, arguments, task_vars, **how):
-        collected = {"result": self.kept.get(arguments.get("run"))}
-        return {"smt_benchmark_stop": self.stopped, "forget": {}, "collect": collected}[kind]
+        if module == "smt_benchmark_stop":
+            return self.stopped
+        return answers.Collected(result=self.kept[arguments["run"]]) if kind is answers.Collected else None
 
 
 def test_what_is_ended_is_fetched_first_and_only_so_much_of_the_rest(tmp_path, capsys):
@@ -269,7 +277,7 @@ def test_what_is_ended_is_fetched_first_and_only_so_much_of_the_rest(tmp_path, c
     assert "run running was ended" in shown.out and "9 runs stay (r03, r04, " in " ".join(shown.err.split())
 
 
-MEASURING, LATE = ({"phase": "measuring"}, True), (None, False)
+MEASURING, LATE = (progress.Progress(phase="measuring"), True), (None, False)
 
 
 class Watched(smt_benchmark.ActionModule):
@@ -288,7 +296,7 @@ class Watched(smt_benchmark.ActionModule):
         return {"finished": int(self.clock[0] > self.ends)}
 
     def ask(self, kind, module, arguments, task_vars, **how):
-        self.asked.append(kind)
+        self.asked.append(module)
         self.ends = self.clock[0]
 
     def watch(self):
@@ -310,7 +318,7 @@ STARTING = smt_benchmark.STARTING_SECONDS
 
 def test_a_plan_that_never_says_a_word_is_lost_and_one_whose_process_is_gone_is_given_up_soon(clock):
     """The host lost its power before the plan wrote anything."""
-    lost = Watched(clock, [MEASURING] + [({"phase": "measuring"}, False)] * 9).watch()
+    lost = Watched(clock, [MEASURING] + [(progress.Progress(phase="measuring"), False)] * 9).watch()
     assert lost["failed"] and clock[0] < 60
     begun = clock[0]
     assert Watched(clock, itertools.repeat(LATE)).watch() == {"failed": True, "msg": smt_benchmark.LOST}
@@ -318,7 +326,7 @@ def test_a_plan_that_never_says_a_word_is_lost_and_one_whose_process_is_gone_is_
 
 
 def test_a_plan_that_begins_late_is_waited_for(clock):
-    late = [LATE] * (STARTING // smt_benchmark.LOOK_SECONDS) + [({"phase": "ended"}, True)] * 100
+    late = [LATE] * (STARTING // smt_benchmark.LOOK_SECONDS) + [(progress.Progress(phase="ended"), True)] * 100
     assert Watched(clock, late, ends=STARTING).watch() == {"finished": 1}
     assert clock[0] > STARTING
 

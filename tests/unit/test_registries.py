@@ -58,6 +58,9 @@ HAND_EDITS = [
         '"settle_seconds": (0, 600)',
         '"settle_seconds": (0, 6000)',
     ),
+    ("plugins/modules/smt_memory.py", "      description: Persistent huge pages", "      description: Huge pages"),
+    ("roles/smt_eval/tasks/measure.yml", "smt_eval_metric | default(omit)", "smt_eval_metric"),
+    ("roles/smt_policy/tasks/status.yml", "        nr_hugepages: smt_memory_nr_hugepages\n", ""),
     ("plugins/plugin_utils/_ask/options/smt_trial_host.py", '"default": 600', '"default": 60'),
     ("plugins/plugin_utils/_ask/options/variables.py", '"smt_trial_check": (1, 600)', '"smt_trial_check": (1, 60)'),
 ]

@@ -20,7 +20,6 @@ import result_maker
 from ansible_collections.community.general.plugins.filter import json_query
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.workloads import metrics as workload_metrics
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, results
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import basis
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import json_text, registry
@@ -33,7 +32,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.exposure i
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.proof import document as proof
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report import build
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.report.formats import base
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import trial_report
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import records, trial_report
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
@@ -45,7 +44,7 @@ WRITTEN = {
     "history": (history, history.SCHEMA),
     "proof": (proof, proof.SCHEMA),
     "exposure": (exposure_report, exposure_report.SCHEMA),
-    "trial": (trials, trials.SCHEMA),
+    "trial": (records, records.SCHEMA),
     "trial-report": (trial_report, trial_report.SCHEMA),
 }
 

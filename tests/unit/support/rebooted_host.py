@@ -5,16 +5,20 @@
 import types
 import uuid
 
+import answer_maker
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import time_limits
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot, visit
 
+LISTS = ("arguments", "found", "configured_before", "configured", "running", "mitigations_running", "differences")
 ANSWER = {
-    "loader": "grub", "configured": [], "running": [], "mitigations_running": [], "differences": [],
-    "reboot_required": False, "changed": False,
-}  # fmt: skip
-GRANTED = {"granted": True, "handed_over": False, "msg": "", "wait_seconds": 0.0, "holds": None, "changed": True}
+    **{name: [] for name in (*LISTS, "affinity_conflicts", "diff")},
+    "loader": "grub",
+    "reboot_required": False,
+    "reboot_in_vain": None,
+}
+GRANTED = {"granted": True, "handed_over": False, "msg": "", "wait_seconds": 0.0, "holds": None}
 
 
 class RebootedHost:
@@ -24,6 +28,7 @@ class RebootedHost:
         monkeypatch.setattr(time_limits.time, "sleep", lambda _seconds: None)
         self.log, self.fails, self.differences, self.looks = [], {}, [], 0
         self.boot, self.old = str(uuid.uuid4()), None
+        self.facts = None
         self.configured, self.running, self.given, self.slots, self.answers = {}, {}, {}, [], []
         self._task = types.SimpleNamespace(check_mode=False, copy=lambda: types.SimpleNamespace(args={}))
         self._connection = types.SimpleNamespace(reset=lambda: None)
@@ -62,7 +67,7 @@ class RebootedHost:
         if module == "smt_slot":
             self.log.append(f"{'check ' if self._task.check_mode else ''}slot {arguments['state']}")
             self.slots.append(arguments)
-            return {**GRANTED, **(self.answers.pop(0) if self.answers else {})}
+            return answer_maker.made(module, **{**GRANTED, **(self.answers.pop(0) if self.answers else {})})
         if module == "smt_boot_visit":
             self.log.append(f"{'check ' if self._task.check_mode else ''}{arguments.get('state', 'begun')}")
             self.given = self.given if "state" in arguments else arguments
@@ -70,12 +75,12 @@ class RebootedHost:
                 self.configured = {} if "state" in arguments else {"smt": arguments["smt"]}
             # As the module, which looks only where nothing is to be changed.
             is_there = bool(self.running) if self._task.check_mode else self.configured != self.running
-            return {"changed": True, "arguments": [], "reboot_required": is_there}
+            return answer_maker.made(module, arguments=[], reboot_required=is_there)
         if module == "smt_facts":
-            return {"ansible_facts": {"smt": {"running": self.running}}}
+            return answer_maker.made(module, ansible_facts={"smt": self.facts})
         assert self._task.check_mode, "it was to look only"
         differences = self.differences.pop(0) if self.differences else []
-        return {**ANSWER, "differences": differences}
+        return answer_maker.made(module, **{**ANSWER, "differences": differences})
 
     def _low_level_execute_command(self, command):
         if "boot_id" not in command:

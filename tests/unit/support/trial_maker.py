@@ -19,17 +19,32 @@ def moment(seconds):
     return (BEGIN + datetime.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def of_design(drawn, titles, metrics, traffic=None, guardrails=(), period=300.0, settle=60.0):
+    """Return a trial of what was drawn."""
+    return records.Trial(
+        run="october",
+        created=moment(0),
+        compared=tuple(records.Arm(*arm) for arm in titles.items()),
+        metrics=metrics,
+        traffic=traffic,
+        guardrails=guardrails,
+        margin=0.01,
+        period_seconds=period,
+        settle_seconds=settle,
+        seed=7,
+        **records.of_design(drawn),
+    )
+
+
 def begun(path, hosts=("web1", "web2", "web3", "web4")):
     """Write the design of a trial of latency and traffic; return its directory and the trial."""
     members = [design.Member(name, "x", float(number)) for number, name in enumerate(hosts)]
     drawn = design.draw(design.SWITCHBACK, members, design.Wanted(ARMS, 24, 0, len(hosts), 7))
     metrics = (records.Metric("p99", "s", "lower", True, None), records.Metric("traffic", "1/s", "higher", False, None))
     titles = {"smt_on": "SMT on", "smt_off": "SMT off"}
-    trial = records.Trial(
-        "october", moment(0), ARMS, titles, metrics, "traffic", ("errors above 0.01",), 0.01, PERIOD, 60, drawn, 7
-    )
+    trial = of_design(drawn, titles, metrics, "traffic", ("errors above 0.01",), PERIOD)
     files = directory.TrialDirectory(path)
-    files.create(trial.written())
+    files.create(records.written(trial, 1))
     return files, trial
 
 
@@ -53,8 +68,9 @@ def followed(
                 part.period(record(number, arm, effect, source, is_last and number == 8, reason))
     for host, part in parts.items():
         at, why = (9, reason) if host == hosts[-1] else (24, files.ended())
-        end = {"host": host, "ended": moment(at * PERIOD), "reason": why, "restored": True}
-        part.ended({**end, "before": "0-3", "after": "0-3"})
+        part.ended(
+            records.End(host=host, ended=moment(at * PERIOD), reason=why, restored=True, before="0-3", after="0-3")
+        )
     seen = looking.known(files, trial)
     return files, trial, seen.periods, seen.ends, looking.looks_of(files)
 
@@ -66,15 +82,20 @@ def record(number, arm, effect=0.0, source=random, is_cut=False, reason=None):
     traffic = 200 * source.uniform(0.8, 1.2)
     times = [float(at) for at in range(0, PERIOD - 60, 15)]
     known = {"p99": latency, "traffic": traffic}
-    series = {name: [[at, value * source.uniform(0.9, 1.1)] for at in times] for name, value in known.items()}
-    counts = {"points": 16, "expected": 16, "reason": None}
-    return {
-        "period": number, "arm": arm, "started": moment(start), "counted_from": moment(start + 60),
-        "ended": moment(start + PERIOD), "complete": not is_cut, "reason": reason if is_cut else None,
-        "metrics": {} if is_cut else {name: {"value": value, **counts} for name, value in known.items()},
-        "series": {} if is_cut else series,
-        "events": [{"at": moment(start), "event": "switched", "detail": arm}],
-    }  # fmt: skip
+    series = {name: tuple((at, value * source.uniform(0.9, 1.1)) for at in times) for name, value in known.items()}
+    return records.Period(
+        number=number,
+        arm=arm,
+        started=moment(start),
+        counted_from=moment(start + 60),
+        ended=moment(start + PERIOD),
+        complete=not is_cut,
+        reason=reason if is_cut else None,
+        metrics={} if is_cut else {name: records.Reading(value, 16, 16, None) for name, value in known.items()},
+        series={} if is_cut else series,
+        events=(records.Event(moment(start), "switched", arm),),
+        block=0,
+    )
 
 
 def page(path, **options):

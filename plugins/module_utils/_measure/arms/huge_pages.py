@@ -35,7 +35,7 @@ class HugePages(ValueArm):
         """Look at the memory that is available, too."""
         super().examine(host)
         memory = memory_facts.read_memory(HostFs(host.files.sysroot))
-        size, available = memory["hugepage"], memory["available"]
+        size, available = memory.hugepage, memory.available
         if self.reason or size is None or available is None:
             self.reason = self.reason or "this kernel has no huge pages"
             return

@@ -111,7 +111,7 @@ class _MemoryPolicy(RuntimeArm):
         limit = memory_policy.headroom(
             memory, memory_policy.resulting(values, self._desired), memory_facts.page_size(self._fs)
         )["bytes"]
-        everything = (memory["total"] or 0) + (memory["swap"] or 0)
+        everything = (memory.total or 0) + (memory.swap or 0)
         asked = int(OVERCOMMIT_TEST_SHARE * everything) if limit is None else max(limit, 0) + CONFINED_BYTES
         return {
             "settings": {name: values[name] for name in self._desired},

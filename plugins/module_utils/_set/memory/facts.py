@@ -45,11 +45,11 @@ def gather(fs: HostFs, options: "memory_policy.Options | None" = None) -> "dict[
     memory, present, page = read_memory(fs), read_settings(fs), page_size(fs)
     return {
         **memory_policy.in_force(memory, present, present, page),
-        "commit_limit_bytes": memory["commit_limit"],
-        "total_bytes": memory["total"],
-        "swap_bytes": memory["swap"],
-        "hugetlb_bytes": memory["hugetlb"],
-        "committed_bytes": memory["committed"],
+        "commit_limit_bytes": memory.commit_limit,
+        "total_bytes": memory.total,
+        "swap_bytes": memory.swap,
+        "hugetlb_bytes": memory.hugetlb,
+        "committed_bytes": memory.committed,
         "oom_kills": read_oom_kills(fs),
         "protected_units": protected_units(fs),
         "wanted": None if options is None else _wanted(fs, memory, present, options, page),
@@ -81,34 +81,23 @@ def _wanted(
     }
 
 
-def parse_meminfo(text: str) -> memory_policy.Meminfo:
+def parse_meminfo(text: str, admin_reserve: "int | None" = None) -> memory_policy.Memory:
     """Parse the text of /proc/meminfo.
 
     Kernels before 4.16 have no line ``Hugetlb``; there the huge pages of the default size are counted.
 
     Args:
         text: the content of the file.
+        admin_reserve: bytes that the kernel reserves for root; None when they are not known.
     """
     lines = {name: int(number) for name, number in _KIB_LINE.findall(text)}
-
-    def in_bytes(name: str) -> "int | None":
-        return lines[name] * 1024 if name in lines else None
-
-    memory: memory_policy.Meminfo = {
-        "total": in_bytes("MemTotal"),
-        "available": in_bytes("MemAvailable"),
-        "swap": in_bytes("SwapTotal"),
-        "hugetlb": in_bytes("Hugetlb"),
-        "hugepage": in_bytes("Hugepagesize"),
-        "committed": in_bytes("Committed_AS"),
-        "commit_limit": in_bytes("CommitLimit"),
-    }
-    if memory["hugetlb"] is None and memory["hugepage"] is not None and "HugePages_Total" in lines:
-        memory["hugetlb"] = lines["HugePages_Total"] * memory["hugepage"]
-    if memory["hugetlb"] is None and memory["hugepage"] is None and memory["total"] is not None:
-        # A kernel without huge pages has none of these lines.
-        memory["hugetlb"] = 0
-    return memory
+    # A kernel without huge pages has none of these lines.
+    pages = lines.get("HugePages_Total") if "Hugepagesize" in lines else 0 if "MemTotal" in lines else None
+    if "Hugetlb" not in lines and pages is not None:
+        lines["Hugetlb"] = pages * lines.get("Hugepagesize", 0)
+    names = ("MemTotal", "MemAvailable", "SwapTotal", "Hugetlb", "Hugepagesize", "Committed_AS", "CommitLimit")
+    values = [lines[name] * 1024 if name in lines else None for name in names]
+    return memory_policy.Memory._make([*values, admin_reserve])
 
 
 def read_memory(fs: HostFs) -> memory_policy.Memory:
@@ -118,10 +107,7 @@ def read_memory(fs: HostFs) -> memory_policy.Memory:
         fs: the host's files.
     """
     reserve = _number(fs, ADMIN_RESERVE)
-    return {
-        **parse_meminfo(fs.read("proc/meminfo") or ""),
-        "admin_reserve": None if reserve is None else reserve * 1024,
-    }
+    return parse_meminfo(fs.read("proc/meminfo") or "", None if reserve is None else reserve * 1024)
 
 
 def read_settings(fs: HostFs) -> "dict[str, int | None]":

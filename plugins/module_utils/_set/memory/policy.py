@@ -20,36 +20,101 @@ KBYTES = "vm.overcommit_kbytes"
 ON_OOM = "vm.panic_on_oom"
 PANIC = "kernel.panic"
 HUGEPAGES = "vm.nr_hugepages"
-SYSCTLS = (OVERCOMMIT, RATIO, KBYTES, ON_OOM, PANIC, HUGEPAGES)
-# The kernel sets each of the two to 0 when the other one is written.
-COUNTERPARTS = {RATIO: KBYTES, KBYTES: RATIO}
-
-HEURISTIC, ALWAYS, STRICT = "heuristic", "always", "strict"
-OVERCOMMIT_NAMES = (HEURISTIC, ALWAYS, STRICT)
-ON_OOM_NAMES = ("kill", "panic", "panic_always")
-NEVER = "never"
-STRICT_NUMBER = OVERCOMMIT_NAMES.index(STRICT)
-
+HEURISTIC, STRICT = "heuristic", "strict"
+STRICT_NUMBER = 2
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
-MAX_PANIC_SECONDS = 86400
-# What the kernel's int and unsigned long accept everywhere; a larger ratio is a typing error.
-LIMITS = {
-    "overcommit_ratio": (1, 1000),
-    "overcommit_kbytes": (1, 2**40),
-    "nr_hugepages": (0, 2**31 - 1),
-    "margin": (0, 1000),
-}
 
+
+class PolicyError(MemoryPolicyError):
+    """The options contradict each other or are out of range, or the host would not survive the policy."""
+
+
+class Sysctl(t.NamedTuple):
+    """A sysctl of a memory policy: a row of `SYSCTLS`, whose option tools/options/smt_memory.yml describes.
+
+    Attributes:
+        name: in the kernel.
+        option: what users ask for it by, and what facts call it.
+        limits: the least and the greatest number that users may ask for; None where they ask by words alone.
+        words: that users say for 0, 1, 2.
+        number_of: what the number is, for a sentence.
+        counterpart: the sysctl that the kernel sets to 0 when this one is written.
+        risk: the least value that is safe only with others: they are written before it is, and after it is gone; 0
+            for none.
+        used_by: the sysctl whose risky values are safe with this one.
+    """
+
+    name: str
+    option: str
+    limits: "t.Optional[tuple[int, int]]" = None
+    words: "tuple[str, ...]" = ()
+    number_of: str = ""
+    counterpart: str = ""
+    risk: int = 0
+    used_by: str = ""
+
+    def number(self, asked: "str | int") -> int:
+        """Return the value for what a user asks for.
+
+        Raises:
+            PolicyError: it is out of range.
+        """
+        if asked in self.words:
+            return self.words.index(str(asked))
+        words = "".join(f", or {word!r}" for word in self.words)
+        return in_range(self.option, asked, self.limits or (0, 0), self.number_of, words)
+
+    def said(self, number: "int | None") -> "str | int | None":
+        """Return a value in the words of users, or None where it has none; a number where they ask for numbers."""
+        if self.limits is not None:
+            return number
+        return self.words[number] if number is not None and number in range(len(self.words)) else None
+
+
+def in_range(option: str, asked: "str | int", limits: "tuple[int, int]", what: str = "", words: str = "") -> int:
+    """Return the number that a user asks for, in digits or as such.
+
+    Raises:
+        PolicyError: it is none within the limits.
+    """
+    least, most = limits
+    if not re.fullmatch(r"[0-9]{1,15}", str(asked)) or not least <= int(asked) <= most:
+        raise PolicyError(f"{option} is {asked!r:.40}: it must be {what}from {least} to {most}{words}")
+    return int(asked)
+
+
+# By name, in the order in which they are shown. What the kernel's int and unsigned long accept everywhere; a larger
+# ratio is a typing error.
+SYSCTLS = {
+    sysctl.name: sysctl
+    for sysctl in (
+        Sysctl(OVERCOMMIT, "overcommit", words=(HEURISTIC, "always", STRICT), risk=STRICT_NUMBER),
+        Sysctl(RATIO, "overcommit_ratio", (1, 1000), counterpart=KBYTES, used_by=OVERCOMMIT),
+        Sysctl(KBYTES, "overcommit_kbytes", (1, 2**40), counterpart=RATIO, used_by=OVERCOMMIT),
+        Sysctl(ON_OOM, "on_oom", words=("kill", "panic", "panic_always"), risk=1),
+        Sysctl(PANIC, "panic_reboot_after", (1, 86400), ("never",), "a number of seconds ", used_by=ON_OOM),
+        Sysctl(HUGEPAGES, "nr_hugepages", (0, 2**31 - 1)),
+    )
+}
+COUNTERPARTS = {sysctl.name: sysctl.counterpart for sysctl in SYSCTLS.values() if sysctl.counterpart}
+MARGINS = (0, 1000)
+
+# What users ask for, by the options of `SYSCTLS`, and `margin`, percent of the committed memory that a strict policy
+# must leave free; None and a missing key both leave the present value in place.
+Options = t.Mapping[str, t.Any]
+# A policy by the same options, with `commit_limit_bytes`, the limit of a strict policy, and `headroom`; None for what
+# is not known.
+InForce = t.Dict[str, t.Any]
 # Sysctl values to write, by name, in the order in which they are written.
 Settings = t.Dict[str, int]
 # Sysctl values of a host, by name; None for a sysctl that the kernel does not have.
 HostSettings = t.Mapping[str, t.Optional[int]]
 
 
-class Meminfo(TypedDict):
-    """Values of /proc/meminfo, in bytes; None where the kernel does not report them.
+class Memory(t.NamedTuple):
+    """The memory of a host: values of /proc/meminfo, in bytes; None where the kernel does not report them.
 
     Attributes:
         total: MemTotal.
@@ -59,51 +124,17 @@ class Meminfo(TypedDict):
         hugepage: default size of a huge page (Hugepagesize).
         committed: memory that the kernel has promised to all processes (Committed_AS).
         commit_limit: the most that a strict policy would promise (CommitLimit).
-    """
-
-    total: "int | None"
-    available: "int | None"
-    swap: "int | None"
-    hugetlb: "int | None"
-    hugepage: "int | None"
-    committed: "int | None"
-    commit_limit: "int | None"
-
-
-class Memory(Meminfo):
-    """The memory of a host, in bytes.
-
-    Attributes:
         admin_reserve: what the kernel reserves for root (vm.admin_reserve_kbytes), or None.
     """
 
-    admin_reserve: "int | None"
-
-
-class Options(TypedDict, total=False):
-    """What users can ask for; None and a missing key both leave the present value in place.
-
-    Attributes:
-        overcommit: one of ``OVERCOMMIT_NAMES``.
-        overcommit_ratio: percent of RAM.
-        overcommit_kbytes: KiB.
-        on_oom: one of ``ON_OOM_NAMES``.
-        panic_reboot_after: seconds in digits, or ``never``.
-        nr_hugepages: number of huge pages of the default size.
-        margin: percent of the committed memory that a strict policy must leave free.
-    """
-
-    overcommit: "str | None"
-    overcommit_ratio: "int | None"
-    overcommit_kbytes: "int | None"
-    on_oom: "str | None"
-    panic_reboot_after: "str | None"
-    nr_hugepages: "int | None"
-    margin: int
-
-
-class PolicyError(MemoryPolicyError):
-    """The options contradict each other or are out of range, or the host would not survive the policy."""
+    total: "t.Optional[int]" = None
+    available: "t.Optional[int]" = None
+    swap: "t.Optional[int]" = None
+    hugetlb: "t.Optional[int]" = None
+    hugepage: "t.Optional[int]" = None
+    committed: "t.Optional[int]" = None
+    commit_limit: "t.Optional[int]" = None
+    admin_reserve: "t.Optional[int]" = None
 
 
 class Headroom(TypedDict):
@@ -119,29 +150,6 @@ class Headroom(TypedDict):
     bytes: "int | None"
     unprivileged_bytes: "int | None"
     largest_request_bytes: "int | None"
-
-
-class InForce(TypedDict):
-    """A memory policy in the words of ``Options``, with the limit of a strict policy; None for what is not known."""
-
-    overcommit: "str | None"
-    overcommit_ratio: "int | None"
-    overcommit_kbytes: "int | None"
-    on_oom: "str | None"
-    panic_reboot_after: "int | None"
-    nr_hugepages: "int | None"
-    commit_limit_bytes: "int | None"
-    headroom: Headroom
-
-
-def overcommit_name(number: "int | None") -> "str | None":
-    """Return the name for a value of vm.overcommit_memory, or None when the value is unknown."""
-    return OVERCOMMIT_NAMES[number] if number is not None and number in range(len(OVERCOMMIT_NAMES)) else None
-
-
-def on_oom_name(number: "int | None") -> "str | None":
-    """Return the name for a value of vm.panic_on_oom, or None when the value is unknown."""
-    return ON_OOM_NAMES[number] if number is not None and number in range(len(ON_OOM_NAMES)) else None
 
 
 def size(number: int) -> str:
@@ -164,46 +172,31 @@ def settings(options: Options, present: HostSettings) -> Settings:
     Raises:
         PolicyError: Options contradict each other or are out of range.
     """
-    numbers = {
-        "overcommit_ratio": options.get("overcommit_ratio"),
-        "overcommit_kbytes": options.get("overcommit_kbytes"),
-        "nr_hugepages": options.get("nr_hugepages"),
-        "margin": options.get("margin"),
+    wanted = {
+        sysctl.name: sysctl.number(options[sysctl.option])
+        for sysctl in SYSCTLS.values()
+        if options.get(sysctl.option) is not None
     }
-    for name, (least, most) in LIMITS.items():
-        value = numbers[name]
-        if value is not None and not least <= value <= most:
-            raise PolicyError(f"{name} is {value}: it must be from {least} to {most}")
-    wanted = {**_overcommit_settings(options, present), **_oom_settings(options)}
-    hugepages = options.get("nr_hugepages")
-    if hugepages is not None:
-        wanted[HUGEPAGES] = hugepages
-    return in_order(wanted)
-
-
-def _overcommit_settings(options: Options, present: HostSettings) -> Settings:
-    policy, ratio, kbytes = options.get("overcommit"), options.get("overcommit_ratio"), options.get("overcommit_kbytes")
-    if ratio is not None and kbytes is not None:
+    in_range("margin", options.get("margin") or 0, MARGINS)
+    if RATIO in wanted and KBYTES in wanted:
         raise PolicyError(
             "overcommit_ratio and overcommit_kbytes are both given, but the kernel sets one to 0 when the other is"
             " written: choose one"
         )
-    if policy != STRICT and (ratio is not None or kbytes is not None):
+    if wanted.get(OVERCOMMIT) == STRICT_NUMBER:
+        if RATIO not in wanted and KBYTES not in wanted:
+            wanted.update(_present_amount(present))
+    elif RATIO in wanted or KBYTES in wanted:
         raise PolicyError(
             "overcommit_ratio and overcommit_kbytes limit what a strict policy allows: set overcommit to strict as"
             " well, or leave them out"
         )
-    if policy is None:
-        return {}
-    wanted = {OVERCOMMIT: OVERCOMMIT_NAMES.index(policy)}
-    if policy == STRICT:
-        if ratio is not None:
-            wanted[RATIO] = ratio
-        elif kbytes is not None:
-            wanted[KBYTES] = kbytes
-        else:
-            wanted.update(_present_amount(present))
-    return wanted
+    if wanted.get(ON_OOM) and PANIC not in wanted:
+        raise PolicyError(
+            f"on_oom is {options['on_oom']} without panic_reboot_after: after a panic the host might hang until someone"
+            " resets it. Set the seconds after which it reboots, or 'never' if you do not want a reboot"
+        )
+    return in_order(wanted)
 
 
 def _present_amount(present: HostSettings) -> Settings:
@@ -217,32 +210,6 @@ def _present_amount(present: HostSettings) -> Settings:
     )
 
 
-def _oom_settings(options: Options) -> Settings:
-    on_oom, seconds = options.get("on_oom"), options.get("panic_reboot_after")
-    wanted = {}
-    if seconds is not None:
-        wanted[PANIC] = _panic_seconds(seconds)
-    if on_oom is not None:
-        if on_oom != "kill" and seconds is None:
-            raise PolicyError(
-                f"on_oom is {on_oom} without panic_reboot_after: after a panic the host might hang until someone resets"
-                " it. Set the seconds after which it reboots, or 'never' if you do not want a reboot"
-            )
-        wanted[ON_OOM] = ON_OOM_NAMES.index(on_oom)
-    return wanted
-
-
-def _panic_seconds(text: str) -> int:
-    if text == NEVER:
-        return 0
-    if not (re.fullmatch(r"[0-9]{1,9}", text) and 1 <= int(text) <= MAX_PANIC_SECONDS):
-        raise PolicyError(
-            f"panic_reboot_after is {text!r:.40}: it must be a number of seconds from 1 to {MAX_PANIC_SECONDS}, or"
-            f" '{NEVER}'"
-        )
-    return int(text)
-
-
 def in_order(values: "Mapping[str, int]") -> Settings:
     """Sort settings so that no intermediate state is worse than the states before and after all of them are written.
 
@@ -252,10 +219,13 @@ def in_order(values: "Mapping[str, int]") -> Settings:
     Args:
         values: sysctl values by name.
     """
-    strict, panics = values.get(OVERCOMMIT) == STRICT_NUMBER, bool(values.get(ON_OOM))
-    order = [HUGEPAGES] + ([RATIO, KBYTES, OVERCOMMIT] if strict else [OVERCOMMIT, RATIO, KBYTES])
-    order += [PANIC, ON_OOM] if panics else [ON_OOM, PANIC]
-    return {name: values[name] for name in order if name in values}
+
+    def turn(name: str) -> "tuple[bool, str, bool]":
+        sysctl = SYSCTLS[SYSCTLS[name].used_by or name]
+        is_risky = values.get(sysctl.name, 0) >= sysctl.risk
+        return bool(sysctl.risk), sysctl.name, (sysctl.name == name) == is_risky
+
+    return {name: values[name] for name in sorted(SYSCTLS, key=turn) if name in values}
 
 
 def resulting(present: HostSettings, wanted: "Mapping[str, int]") -> "dict[str, int | None]":
@@ -291,12 +261,7 @@ def in_force(memory: Memory, present: HostSettings, values: HostSettings, page: 
     pages = values.get(HUGEPAGES)
     later = memory if pages is None else memory_with(memory, present, {HUGEPAGES: pages})
     return {
-        "overcommit": overcommit_name(values.get(OVERCOMMIT)),
-        "overcommit_ratio": values.get(RATIO),
-        "overcommit_kbytes": values.get(KBYTES),
-        "on_oom": on_oom_name(values.get(ON_OOM)),
-        "panic_reboot_after": values.get(PANIC),
-        "nr_hugepages": pages,
+        **{sysctl.option: sysctl.said(values.get(name)) for name, sysctl in SYSCTLS.items()},
         "commit_limit_bytes": commit_limit(later, values, page),
         "headroom": headroom(later, values, page),
     }
@@ -304,10 +269,10 @@ def in_force(memory: Memory, present: HostSettings, values: HostSettings, page: 
 
 def memory_with(memory: Memory, present: HostSettings, wanted: "Mapping[str, int]") -> Memory:
     """Return the memory of a host as it would be with the wanted number of huge pages (of the default size)."""
-    hugetlb, hugepage, pages = memory["hugetlb"], memory["hugepage"], present.get(HUGEPAGES)
+    hugetlb, hugepage, pages = memory.hugetlb, memory.hugepage, present.get(HUGEPAGES)
     if HUGEPAGES not in wanted or hugetlb is None or hugepage is None or pages is None:
         return memory
-    return {**memory, "hugetlb": hugetlb + (wanted[HUGEPAGES] - pages) * hugepage}
+    return memory._replace(hugetlb=hugetlb + (wanted[HUGEPAGES] - pages) * hugepage)
 
 
 def commit_limit(memory: Memory, values: HostSettings, page: int = 4096) -> "int | None":
@@ -323,7 +288,7 @@ def commit_limit(memory: Memory, values: HostSettings, page: int = 4096) -> "int
     Returns:
         Bytes, or None when one of the values is not known.
     """
-    total, hugetlb, swap = memory["total"], memory["hugetlb"], memory["swap"]
+    total, hugetlb, swap = memory.total, memory.hugetlb, memory.swap
     ratio, kbytes = values.get(RATIO), values.get(KBYTES)
     if total is None or hugetlb is None or swap is None or ratio is None or kbytes is None:
         return None
@@ -340,16 +305,16 @@ def headroom(memory: Memory, values: HostSettings, page: int = 4096) -> Headroom
         page: bytes per page.
     """
     unknown: Headroom = {"bytes": None, "unprivileged_bytes": None, "largest_request_bytes": None}
-    policy, total, swap = overcommit_name(values.get(OVERCOMMIT)), memory["total"], memory["swap"]
+    policy, total, swap = SYSCTLS[OVERCOMMIT].said(values.get(OVERCOMMIT)), memory.total, memory.swap
     if policy == HEURISTIC and total is not None and swap is not None:
         return {**unknown, "largest_request_bytes": total + swap}
-    limit, committed = commit_limit(memory, values, page), memory["committed"]
+    limit, committed = commit_limit(memory, values, page), memory.committed
     if policy != STRICT or limit is None or committed is None:
         return unknown
     left = limit - committed
     return {
         "bytes": left,
-        "unprivileged_bytes": left - (memory["admin_reserve"] or 0),
+        "unprivileged_bytes": left - (memory.admin_reserve or 0),
         "largest_request_bytes": max(left, 0),
     }
 
@@ -408,7 +373,7 @@ def _hugepages_refusal(
     number = wanted.get(HUGEPAGES)
     if not number:
         return None
-    hugepage, available, now = memory["hugepage"], memory["available"], present.get(HUGEPAGES)
+    hugepage, available, now = memory.hugepage, memory.available, present.get(HUGEPAGES)
     if hugepage is None or available is None or now is None:
         return (
             f"this kernel does not report huge pages, so it is unknown whether {number} of them would fit: leave"
@@ -428,7 +393,7 @@ def _strict_refusal(
     if after.get(OVERCOMMIT) != STRICT_NUMBER or not wanted:
         return None
     later = memory_with(memory, present, wanted)
-    limit, committed = commit_limit(later, after, page), memory["committed"]
+    limit, committed = commit_limit(later, after, page), memory.committed
     if limit is None or committed is None:
         return (
             "/proc/meminfo does not report what a strict policy would allow on this host or what is already committed: "
@@ -436,7 +401,7 @@ def _strict_refusal(
         )
     if present.get(OVERCOMMIT) == STRICT_NUMBER and limit >= (commit_limit(memory, present, page) or 0):
         return None
-    reserve = memory["admin_reserve"] or 0
+    reserve = memory.admin_reserve or 0
     required = required_limit(committed, reserve, margin)
     if limit >= required:
         return None
@@ -451,10 +416,10 @@ def _strict_refusal(
 
 def _advice(memory: Memory, values: HostSettings, required: int, page: int) -> str:
     """Return which setting would make the limit large enough, for a memory whose limit is known."""
-    amount = max(required - (memory["swap"] or 0), 1)
+    amount = max(required - (memory.swap or 0), 1)
     if values.get(KBYTES):
         return f"raise the kbytes to {_divide_up(amount, page) * page // KIB} or more"
-    pages = ((memory["total"] or 0) - (memory["hugetlb"] or 0)) // page
+    pages = ((memory.total or 0) - (memory.hugetlb or 0)) // page
     if pages <= 0:
         return "huge pages leave no memory for anything else: set fewer of them"
     return f"raise the ratio to {_divide_up(_divide_up(amount, page) * 100, pages)} or more"

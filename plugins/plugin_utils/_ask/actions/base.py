@@ -18,7 +18,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import intake, terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.user_variables import UserVariables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, parts, schema, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts, of_answer
 
 if t.TYPE_CHECKING:
@@ -174,24 +174,28 @@ class HostAction(_OwnAction):
 
     _supports_check_mode = True
     _supports_async = False
-    _kind = ""
+    _kind: type[parts.Answer] = parts.Answer
     _host = ""
-    _answer: dict[str, t.Any] | None = None
+    # A failure is data already.
+    _answer: parts.Answer | dict[str, t.Any] | None = None
+    _added: t.Mapping[str, t.Any] = types.MappingProxyType({})
 
     def ask(
-        self, kind: str, module: str, arguments: dict[str, t.Any], task_vars: dict[str, t.Any], **how: t.Any
-    ) -> dict[str, t.Any]:
+        self,
+        kind: type[answers.Kind],
+        module: str,
+        arguments: dict[str, t.Any],
+        task_vars: dict[str, t.Any],
+        **how: t.Any,
+    ) -> answers.Kind:
         """Call a module on the host.
 
         Args:
-            kind: the kind of answer, a key of ``answers.KINDS``.
+            kind: what the answer is to be.
             module: its name; a name without a dot is of this collection.
             arguments: of the module.
             task_vars: variables of the task.
             how: further arguments of Ansible's ``_execute_module``.
-
-        Returns:
-            The answer: plain data of its kind.
 
         Raises:
             HostFailedError: the module failed, or its answer was refused.
@@ -206,7 +210,7 @@ class HostAction(_OwnAction):
         self._kind, self._host, self._answer = kind, text.line(task_vars["inventory_hostname"], 100), None
         name = module if "." in module else COLLECTION + module
         try:
-            with intake.at_most(answers.KINDS[kind].characters):
+            with intake.at_most(kind.characters):
                 added = self._execute_module(name, dict(arguments), task_vars=task_vars, **how)
         except intake.FloodError as error:
             raise HostFailedError({"msg": f"{self._host}: the answer of {module} was refused: {error}"}) from None
@@ -219,10 +223,20 @@ class HostAction(_OwnAction):
                     )
                 }
             )
-        answer = _with_what_ansible_adds(self._answer, added)
-        if answer.get("failed"):
-            raise HostFailedError({name: value for name, value in answer.items() if not name.startswith("_")})
-        return answer
+        # The interpreter that it found on the host. From ansible-core 2.19 on its warnings about that are no texts, and
+        # Ansible shows them by itself.
+        self._added = added.get("ansible_facts") or {}
+        warnings = [warning for warning in added.get("warnings") or () if isinstance(warning, str)]
+        answer = self._answer
+        if isinstance(answer, dict):
+            raise HostFailedError(
+                {
+                    **answer,
+                    **({"ansible_facts": self._added} if self._added else {}),
+                    **({"warnings": [*answer.get("warnings", ()), *warnings]} if warnings else {}),
+                }
+            )
+        return t.cast("answers.Kind", parts.changed(answer, warnings=(*answer.warnings, *warnings)))
 
     def _parse_returned_data(self, res: dict[str, t.Any], *profile: str) -> t.Any:
         """Validate the module's output; Ansible calls this before anything else reads it.
@@ -231,13 +245,15 @@ class HostAction(_OwnAction):
         nothing but what concerns itself.
         """
         self._answer = self._accepted(res)
-        of_ansible = {name: value for name, value in self._answer.items() if name.startswith("_ansible_")}
+        of_ansible = {} if isinstance(self._answer, dict) else self._answer.of_ansible
         return super()._parse_returned_data({**res, "stdout": json.dumps(of_ansible), "stderr": ""}, *profile)
 
-    def _accepted(self, res: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _accepted(self, res: dict[str, t.Any]) -> parts.Answer | dict[str, t.Any]:
         """Return the valid part of the module's output, or the failure that it comes to."""
         try:
             return answers.accept(self._kind, res.get("stdout") or "")
+        except answers.ModuleFailedError as failure:
+            return failure.answer
         except answers.NoAnswerError:
             printed = text.line(f"{res.get('stderr') or ''} {res.get('stdout') or ''}".strip() or "nothing", MAX_OUTPUT)
             reason = f"the module did not run there: exit status {text.line(res.get('rc'), 20)}, it printed {printed}"
@@ -264,19 +280,11 @@ class ModuleAction(HostAction):
         super().run(tmp, task_vars)
         try:
             with terminal.while_read() if self.is_long else contextlib.nullcontext():
-                return self.ask(self.module, self.module, self._task.args, task_vars or {})
+                answer = self.ask(answers.OF_MODULES[self.module], self.module, self._task.args, task_vars or {})
+                result: dict[str, t.Any] = parts.plain(answer)
+                facts = {**result.get("ansible_facts", {}), **self._added}
+                return {**result, **({"ansible_facts": facts} if facts else {})}
         except HostFailedError as failure:
             return failure.answer
         except terminal.UnreadError as error:
             return {"failed": True, "changed": False, "msg": str(error)}
-
-
-def _with_what_ansible_adds(answer: dict[str, t.Any], added: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Return an answer with the interpreter that Ansible found on the host, and its warnings about that."""
-    facts = {**answer.get("ansible_facts", {}), **(added.get("ansible_facts") or {})}
-    # From ansible-core 2.19 on they are no texts, and Ansible shows them by itself.
-    warnings = [
-        *answer.get("warnings", ()),
-        *(warning for warning in added.get("warnings") or () if isinstance(warning, str)),
-    ]
-    return {**answer, **({"ansible_facts": facts} if facts else {}), **({"warnings": warnings} if warnings else {})}

@@ -21,7 +21,13 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._host.options.smt_benchmark import ARGUMENTS, RANGES
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostAction, HostFailedError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import host_result, results, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import (
+    answers,
+    host_result,
+    parts,
+    results,
+    text,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import places, result_files
 
 # What a user says of a host, which the result keeps: its price, what its licences count, and its nominal frequency.
@@ -201,7 +207,7 @@ class FetchingAction(HostAction):
             BorderError: the result is not valid, or cannot be saved.
         """
         try:
-            document = self.ask("collect", MODULE, {"run": run, "_step": "collect"}, task_vars)["result"]
+            document = self.ask(answers.Collected, MODULE, {"run": run, "_step": "collect"}, task_vars).result
         except HostFailedError as failure:
             if error:
                 raise HostFailedError({"msg": f"{error} ({failure})"}) from failure
@@ -221,7 +227,7 @@ class FetchingAction(HostAction):
         if stated[NOMINAL] is not None:
             document["environment"] = {**document["environment"], "nominal_mhz": stated[NOMINAL] * 1000}
         path, _written, result = result_files.save(directory, document)
-        self.ask("forget", MODULE, {"run": run, "_step": "forget"}, task_vars)
+        self.ask(parts.Answer, MODULE, {"run": run, "_step": "forget"}, task_vars)
         with contextlib.suppress(OSError):
             _record_file(directory, host).unlink()
         return Fetched(result, str(path))

@@ -7,52 +7,61 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import placements
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.parts import (
+    UNSET,
+    Count,
+    Name,
+    Number,
+    Unset,
+    at_most,
+)
 
 # A host's progress has a few hundred bytes.
 MAX_BYTES = 64 * 1024
 
-_NUMBER = schema.or_null(schema.NUMBER)
-_CHECKER = schema.Checker(
-    schema.strict(
-        ("phase",),
-        phase=schema.text(1000),
-        at=schema.MOMENT,
-        block=schema.count(),
-        samples=schema.count(),
-        fraction=schema.SHARE,
-        seconds_left=schema.SECONDS,
-        arm=schema.or_null(schema.NAME),
-        next=schema.or_null(schema.text(200)),
-        last=schema.or_null(
-            schema.whole(
-                workload=schema.NAME,
-                placement=schema.NAME,
-                arm=schema.NAME,
-                workers=schema.count(),
-                metric=schema.strict(
-                    ("name", "value", "unit"),
-                    name=schema.NAME,
-                    value=_NUMBER,
-                    unit=schema.text(1000),
-                    better=schema.one_of("higher", "lower"),
-                ),
-            )
-        ),
-    )
-)
+
+class MetricSeen(parts.Part, frozen=True):
+    """A value."""
+
+    name: Name
+    value: Number | None
+    unit: t.Annotated[str, at_most(1000)]
+    better: parts.Better | Unset = UNSET
 
 
-def parse(written: str) -> dict[str, t.Any] | None:
+class Last(parts.Part, frozen=True):
+    """What was measured last."""
+
+    workload: Name
+    placement: Name
+    arm: Name
+    workers: Count
+    metric: MetricSeen
+
+
+class Progress(parts.Part, frozen=True):
+    """The progress of a plan."""
+
+    phase: t.Annotated[str, at_most(1000)]
+    at: parts.Moment | Unset = UNSET
+    block: Count | Unset = UNSET
+    samples: Count | Unset = UNSET
+    fraction: parts.Share | Unset = UNSET
+    seconds_left: parts.Seconds | Unset = UNSET
+    arm: Name | Unset | None = UNSET
+    next: t.Annotated[str, at_most(200)] | Unset | None = UNSET
+    last: Last | Unset | None = UNSET
+
+
+def parse(written: str) -> Progress | None:
     """Parse the progress that a plan wrote; return None when it is not valid."""
     if len(written) > MAX_BYTES:
         return None
     try:
-        progress: dict[str, t.Any] = text.parse(written)
-        _CHECKER.check(progress)
+        return parts.decoded(written, Progress)
     except text.BorderError:
         return None
-    return progress
 
 
 class Shown:
@@ -66,36 +75,36 @@ class Shown:
         self._parts = lines + 1
         self._shown = 0
 
-    def is_due(self, progress: t.Mapping[str, t.Any]) -> bool:
+    def is_due(self, progress: Progress) -> bool:
         """Return whether progress of :func:`parse` gets a line."""
-        part = min(int((progress.get("fraction") or 0) * self._parts), self._parts - 1)
+        part = min(int((progress.fraction or 0) * self._parts), self._parts - 1)
         if part <= self._shown:
             return False
         self._shown = part
         return True
 
 
-def line(progress: dict[str, t.Any]) -> str:
+def line(progress: Progress) -> str:
     """Format progress as one line: share done, time left, phase, last value, what comes next.
 
     Args:
         progress: from ``parse``.
     """
-    parts = [f"{100 * (progress.get('fraction') or 0):3.0f} %"]
-    parts.append(f"block {int(progress.get('block') or 0)}, about {_length(progress.get('seconds_left') or 0)} left")
-    if progress["phase"] != "measuring":
-        parts.append(text.line(progress["phase"], 60))
-    if progress.get("last"):
-        parts.append("last: " + _last(progress["last"]))
-    if progress.get("next"):
-        parts.append(f"next: {text.line(progress['next'], 60)}")
-    return ", ".join(parts)
+    said = [f"{100 * (progress.fraction or 0):3.0f} %"]
+    said.append(f"block {progress.block or 0}, about {_length(progress.seconds_left or 0)} left")
+    if progress.phase != "measuring":
+        said.append(text.line(progress.phase, 60))
+    if progress.last:
+        said.append("last: " + _last(progress.last))
+    if progress.next:
+        said.append(f"next: {text.line(progress.next, 60)}")
+    return ", ".join(said)
 
 
-def _last(last: dict[str, t.Any]) -> str:
-    metric = last["metric"]
-    where = f"{placements.short_title(last['placement'])}, {last['arm']}"
-    return text.line(f"{last['workload']} {metric['name']} ({where}): {metric['value'] or 0:.4g} {metric['unit']}", 200)
+def _last(last: Last) -> str:
+    metric = last.metric
+    where = f"{placements.short_title(last.placement)}, {last.arm}"
+    return text.line(f"{last.workload} {metric.name} ({where}): {metric.value or 0:.4g} {metric.unit}", 200)
 
 
 def _length(seconds: float) -> str:

@@ -13,7 +13,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.module_utils._host import processes
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import intake
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostAction
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, text
 
 # The most seconds of a short command.
 CALL_SECONDS = 60
@@ -44,8 +44,13 @@ class Calls:
         self.action, self.task_vars = action, task_vars
 
     def ask(
-        self, module: str, arguments: dict[str, t.Any], seconds: float, check_mode: bool = False
-    ) -> dict[str, t.Any]:
+        self,
+        kind: type[answers.Kind],
+        module: str,
+        arguments: dict[str, t.Any],
+        seconds: float,
+        check_mode: bool = False,
+    ) -> answers.Kind:
         """Return the answer of a module.
 
         Raises:
@@ -55,7 +60,7 @@ class Calls:
         task = self.action._task
         before, task.check_mode = task.check_mode, check_mode
         try:
-            return self._reached(lambda: self.action.ask(module, module, arguments, self.task_vars), seconds)
+            return self._reached(lambda: self.action.ask(kind, module, arguments, self.task_vars), seconds)
         finally:
             task.check_mode = before
 

@@ -10,249 +10,324 @@ from __future__ import annotations
 
 import itertools
 import typing as t
+from typing import ClassVar
 
 from ansible.module_utils import json_utils
-from ansible_collections.threadwise.smt.plugins.module_utils._measure.proof import recording
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import (
     facts,
     host_result,
     parts,
     results,
-    schema,
     text,
     usage,
 )
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_hosts import firmware, memory
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_hosts import firmware, memory, proof
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.parts import (
+    Answer,
+    ChangedAnswer,
+    CpuList,
+    Name,
+    Part,
+    RunName,
+    Text,
+    Unset,
+    at_most,
+    text_of,
+)
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.schema import MAX_TEXT, ONE_LINE
 
 MIB = 1024 * 1024
-# Facts of 8192 CPUs with their problems are below 1 MiB.
-MAX_CHARACTERS = 8 * MIB
 MAX_MESSAGE = 4000
 MAX_WARNINGS = 50
 
-_SENTENCES = schema.items(schema.TEXT, 20_000)
-_of = parts.schema_of
-_STATE = schema.whole(control=schema.text(100), active=schema.or_null(schema.BOOL), online=schema.CPU_LIST)
-_ARGUMENTS = schema.items(schema.text(4096), 1000)
-_LINE = schema.text(MAX_MESSAGE, schema.ONE_LINE)
-_NAMES = schema.items(schema.text(300), 20_000)
-_WORKLOADS = schema.items(schema.NAME, 200)
-_RUNS = schema.items(schema.text(100, schema.RUN_NAME), 100)
-_DIFF_TEXT = schema.text(4 * MIB)
-_DIFF = schema.strict(
-    before=_DIFF_TEXT, after=_DIFF_TEXT, before_header=schema.text(4096), after_header=schema.text(4096)
-)
+Sentences = t.Annotated[tuple[Text, ...], at_most(20_000)]
+Argument = t.Annotated[str, at_most(4096)]
+Arguments = t.Annotated[tuple[Argument, ...], at_most(1000)]
+Line = t.Annotated[str, text_of(MAX_TEXT, ONE_LINE)]
+Unit = t.Annotated[str, at_most(300)]
+Units = t.Annotated[tuple[Unit, ...], at_most(20_000)]
+Runs = t.Annotated[tuple[RunName, ...], at_most(100)]
+Amount = t.Annotated[int, parts.between(0, 1_000_000)] | t.Annotated[float, parts.between(0, 1e6)]
+JobId = t.Annotated[str, text_of(50, r"^j?[0-9]{1,20}\.[0-9]{1,20}$")]
+# Ansible's job modules write flags as true and false, or as 1 and 0.
+Flag = bool | t.Literal[0, 1]
 
 
-class Kind:
-    """A kind of answer.
+class Diff(Part, frozen=True, omit_defaults=True):
+    """A file before and after a change."""
 
-    Args:
-        fields: schema of each field.
-        optional: fields that may be missing.
-        of_failure: fields that a failed module returns, too.
-        characters: length of the longest accepted text.
-    """
+    before: t.Annotated[str, at_most(4 * MIB)] | Unset = parts.UNSET
+    after: t.Annotated[str, at_most(4 * MIB)] | Unset = parts.UNSET
+    before_header: Argument | Unset = parts.UNSET
+    after_header: Argument | Unset = parts.UNSET
 
-    def __init__(
-        self,
-        fields: dict[str, schema.Schema],
-        optional: t.Sequence[str] = (),
-        of_failure: t.Sequence[str] = (),
-        characters: int = MAX_CHARACTERS,
-    ):
-        self.fields = fields
-        self.of_failure = of_failure
-        self.characters = characters
-        of_success = schema.Checker(schema.strict([name for name in fields if name not in optional], **fields))
-        self.check, self.prepare = of_success.check, of_success.prepare
-        self.check_failure = schema.Checker(schema.strict((), **{name: fields[name] for name in of_failure})).check
+
+Diffs = t.Annotated[tuple[Diff, ...], at_most(1000)]
+
+
+class SmtFacts(Part, frozen=True):
+    """What smt_facts adds to a host's facts."""
+
+    smt: facts.Facts
+
+
+class FactsAnswer(ChangedAnswer, frozen=True):
+    """The answer of smt_facts."""
+
+    ansible_facts: SmtFacts
+
+    def check(self) -> None:
+        """See that the facts are consistent."""
+        facts.check(self.ansible_facts.smt)
+
+
+class MemoryFacts(Part, frozen=True):
+    """What smt_memory_facts adds to a host's facts."""
+
+    smt_memory: memory.Memory
+
+
+class MemoryFactsAnswer(ChangedAnswer, frozen=True):
+    """The answer of smt_memory_facts."""
+
+    ansible_facts: MemoryFacts
+
+
+class FirmwareFacts(Part, frozen=True):
+    """What smt_firmware_facts adds to a host's facts."""
+
+    smt_firmware: firmware.Firmware
+
+
+class FirmwareFactsAnswer(ChangedAnswer, frozen=True):
+    """The answer of smt_firmware_facts."""
+
+    ansible_facts: FirmwareFacts
+
+
+class ProbeAnswer(ChangedAnswer, frozen=True, kw_only=True):
+    """The answer of smt_probe."""
+
+    probed: bool
+    measured: facts.Measured | None
+    ansible_facts: SmtFacts | Unset = parts.UNSET
+
+    def check(self) -> None:
+        """See that the facts are consistent."""
+        if self.ansible_facts:
+            facts.check(self.ansible_facts.smt)
+
+
+class State(Part, frozen=True):
+    """The state of SMT."""
+
+    control: t.Annotated[str, at_most(100)]
+    active: bool | None
+    online: CpuList
+
+
+class StateFailure(parts.Excerpt, frozen=True):
+    """What smt_state says where it refuses a change."""
+
+    affinity_conflicts: Sentences | Unset = parts.UNSET
+
+
+class StateAnswer(ChangedAnswer, frozen=True):
+    """The answer of smt_state."""
+
+    of_failure: ClassVar[type[Part]] = StateFailure
+    before: State
+    after: State
+    affinity_conflicts: Sentences
+    not_restored: Sentences
+    consumers: Sentences
+    rollback_pending: bool
+    rollback_started: bool
+    diff: Diffs
+
+
+class ArgumentFound(Part, frozen=True):
+    """A boot argument, and where it is."""
+
+    argument: Argument
+    where: Argument
+
+
+class BootArgsAnswer(ChangedAnswer, frozen=True):
+    """The answer of smt_boot_args."""
+
+    loader: t.Annotated[str, at_most(40)]
+    arguments: Arguments
+    found: t.Annotated[tuple[ArgumentFound, ...], at_most(1000)]
+    configured_before: Arguments
+    configured: Arguments
+    running: Arguments
+    mitigations_running: Arguments
+    reboot_required: bool
+    reboot_in_vain: Line | None
+    differences: Sentences
+    affinity_conflicts: Sentences
+    diff: Diffs
+
+
+class RollbackAnswer(ChangedAnswer, frozen=True):
+    """The answer of smt_rollback."""
+
+    back_to: Line | None
+    not_back: t.Annotated[tuple[Line, ...], at_most(20_000)]
+    reboot_required: bool
+    diff: Diffs
+
+
+class MemoryAnswer(ChangedAnswer, frozen=True):
+    """The answer of smt_memory."""
+
+    before: memory.MemoryPolicy
+    after: memory.MemoryPolicy
+    settings: memory.Settings
+    protected: Units
+    released: Units
+    diff: Diffs
+
+
+class WorkloadLeftOut(Part, frozen=True):
+    """A workload that cannot be measured on the host."""
+
+    name: Name
+    reason: Text
+
+
+class Description(Answer, frozen=True):
+    """What smt_benchmark says of the host before it measures."""
+
+    announcement: t.Annotated[tuple[Text, ...], at_most(100)]
+    arms: host_result.Arms
+    arms_left_out: host_result.ArmsLeftOut
+    workloads: t.Annotated[tuple[Name, ...], at_most(200)]
+    workloads_left_out: t.Annotated[tuple[WorkloadLeftOut, ...], at_most(200)]
+    obstacles: t.Annotated[tuple[Text, ...], at_most(10)]
+    missing_packages: t.Annotated[
+        tuple[t.Annotated[str, text_of(100, r"^[A-Za-z0-9][A-Za-z0-9+._-]*$")], ...], at_most(100)
+    ]
+    directory: t.Annotated[str, text_of(1000, r"^/[^\n]*$")]
+    uncollected: Runs
+    hides_siblings: bool
+    busy: Amount
+
+
+class Collected(Answer, frozen=True):
+    """A result that smt_benchmark sends; :mod:`results` reads it."""
+
+    # The host writes JSON with spaces, and other characters than ASCII as escapes.
+    characters: ClassVar[int] = results.MAX_BYTES * 3 // 2
+    result: dict[str, t.Any]
+
+
+class StopAnswer(ChangedAnswer, frozen=True):
+    """The answer of smt_benchmark_stop."""
+
+    runs: Runs
+    uncollected: Runs
+    probe: bool
+
+
+class BootVisitAnswer(ChangedAnswer, frozen=True):
+    """The answer of smt_boot_visit."""
+
+    arguments: Arguments
+    reboot_required: bool
+
+
+class SlotAnswer(ChangedAnswer, frozen=True):
+    """The answer of smt_slot."""
+
+    granted: bool
+    handed_over: bool
+    msg: t.Annotated[str, text_of(MAX_MESSAGE, ONE_LINE)]
+    wait_seconds: Amount
+    holds: facts.Slot | None
+
+
+class Worker(Part, frozen=True):
+    """A service whose workers are as many as before."""
+
+    unit: Unit
+    name: Unit
+    kind: t.Literal["processes", "threads"]
+
+
+class TrialConsumer(Part, frozen=True):
+    """A service that says how many CPUs it counted."""
+
+    unit: Unit
+    has: Unit
+
+
+class TrialWorkersAnswer(ChangedAnswer, frozen=True):
+    """The answer of smt_trial_workers."""
+
+    workers: t.Annotated[tuple[Worker, ...], at_most(100)]
+    consumers: t.Annotated[tuple[TrialConsumer, ...], at_most(100)]
+
+
+class JobStarted(Answer, frozen=True, rename={"keeps_directory": "_ansible_suppress_tmpdir_delete"}):
+    """What Ansible says of a job that begins."""
+
+    ansible_job_id: JobId
+    keeps_directory: bool | Unset = parts.UNSET
+
+    @property
+    def of_ansible(self) -> dict[str, t.Any]:
+        """What Ansible itself wants to know."""
+        return {"_ansible_suppress_tmpdir_delete": self.keeps_directory} if self.keeps_directory else {}
+
+
+class JobStatus(Answer, frozen=True, kw_only=True):
+    """What Ansible says of a job; of one that has ended, what smt_benchmark has said."""
+
+    ansible_job_id: JobId
+    finished: Flag
+    started: Flag | Unset = parts.UNSET
+    outcome: t.Literal["completed", "failed", "interrupted"] | Unset = parts.UNSET
+    message: Text | Unset | None = parts.UNSET
+
+
+# The modules whose answers are returned as they are.
+OF_MODULES: dict[str, type[Answer]] = {
+    "smt_facts": FactsAnswer,
+    "smt_memory_facts": MemoryFactsAnswer,
+    "smt_firmware_facts": FirmwareFactsAnswer,
+    "smt_probe": ProbeAnswer,
+    "smt_usage": usage.UsageAnswer,
+    "smt_proof_host": proof.ProofAnswer,
+    "smt_state": StateAnswer,
+    "smt_boot_args": BootArgsAnswer,
+    "smt_program": ChangedAnswer,
+    "smt_rollback": RollbackAnswer,
+    "smt_memory": MemoryAnswer,
+    "smt_benchmark_stop": StopAnswer,
+    "smt_boot_visit": BootVisitAnswer,
+    "smt_slot": SlotAnswer,
+    "smt_trial_workers": TrialWorkersAnswer,
+}
 
 
 # Ansible's own reading of what a module prints; it is not typed.
 _without_other_lines: t.Callable[..., tuple[str, list[str]]] = json_utils._filter_non_json_lines
-_JOB = schema.text(50, r"^j?[0-9]{1,20}\.[0-9]{1,20}$")
-# Ansible's job modules write flags as true and false, or as 1 and 0.
-_FLAG = schema.one_of(True, False, 1, 0)
-_OUTCOME = schema.one_of("completed", "failed", "interrupted")
-
-KINDS = {
-    "smt_facts": Kind({"changed": schema.BOOL, "ansible_facts": schema.whole(smt=facts.SMT)}),
-    "smt_memory_facts": Kind({"changed": schema.BOOL, "ansible_facts": schema.whole(smt_memory=_of(memory.Memory))}),
-    "smt_firmware_facts": Kind({"changed": schema.BOOL, "ansible_facts": schema.whole(smt_firmware=firmware.FIRMWARE)}),
-    "smt_probe": Kind(
-        {
-            "changed": schema.BOOL,
-            "probed": schema.BOOL,
-            "measured": _of(facts.Measured | None),
-            "ansible_facts": schema.whole(smt=facts.SMT),
-        },
-        optional=("ansible_facts",),
-    ),
-    "smt_usage": Kind({"changed": schema.BOOL, **usage.RATIOS, **usage.FIELDS}),
-    "smt_proof_host": Kind(
-        {
-            "changed": schema.BOOL,
-            "kernel": schema.text(200, schema.ONE_LINE),
-            "views": schema.items(
-                schema.whole(
-                    source=_LINE,
-                    reason=schema.or_null(_LINE),
-                    cores=schema.or_null(schema.count(schema.MAX_CPUS)),
-                    differences=schema.items(schema.text(2 * schema.MAX_CPU_LIST, schema.ONE_LINE), 100),
-                ),
-                20,
-            ),
-            "instruments": schema.items(
-                schema.whole(
-                    name=_LINE,
-                    reason=schema.or_null(_LINE),
-                    detail=_LINE,
-                    cost=schema.or_null({"type": "number", "minimum": 0, "maximum": 1e6}),
-                ),
-                20,
-            ),
-            "switch": schema.or_null(
-                schema.whole(
-                    refused=schema.or_null(schema.TEXT),
-                    failed=schema.BOOL,
-                    conflicts=schema.count(),
-                    seconds_off=schema.or_null(schema.SECONDS),
-                    seconds_back=schema.or_null(schema.SECONDS),
-                    cpus=schema.CPU_LIST,
-                    different=schema.mapping(_SENTENCES, 10, r"^[a-z]{1,20}$"),
-                    not_restored=_SENTENCES,
-                )
-            ),
-            "recorded": schema.mapping(schema.text(recording.MAX_CHARACTERS), 200_000, recording.PATHS),
-        }
-    ),
-    "smt_state": Kind(
-        {
-            "changed": schema.BOOL,
-            "before": _STATE,
-            "after": _STATE,
-            "affinity_conflicts": _SENTENCES,
-            "not_restored": _SENTENCES,
-            "consumers": _SENTENCES,
-            "rollback_pending": schema.BOOL,
-            "rollback_started": schema.BOOL,
-            "diff": schema.items(_DIFF, 1000),
-        },
-        of_failure=("affinity_conflicts",),
-    ),
-    "smt_boot_args": Kind(
-        {
-            "changed": schema.BOOL,
-            "loader": schema.text(40),
-            "arguments": _ARGUMENTS,
-            "found": schema.items(schema.whole(argument=schema.text(4096), where=schema.text(4096)), 1000),
-            "configured_before": _ARGUMENTS,
-            "configured": _ARGUMENTS,
-            "running": _ARGUMENTS,
-            "mitigations_running": _ARGUMENTS,
-            "reboot_required": schema.BOOL,
-            "reboot_in_vain": schema.or_null(schema.text(schema.MAX_TEXT, schema.ONE_LINE)),
-            "differences": _SENTENCES,
-            "affinity_conflicts": _SENTENCES,
-            "diff": schema.items(_DIFF, 1000),
-        }
-    ),
-    "smt_program": Kind({"changed": schema.BOOL}),
-    "smt_rollback": Kind(
-        {
-            "changed": schema.BOOL,
-            "back_to": schema.or_null(schema.text(schema.MAX_TEXT, schema.ONE_LINE)),
-            "not_back": schema.items(schema.text(schema.MAX_TEXT, schema.ONE_LINE), 20_000),
-            "reboot_required": schema.BOOL,
-            "diff": schema.items(_DIFF, 1000),
-        }
-    ),
-    "smt_memory": Kind(
-        {
-            "changed": schema.BOOL,
-            "before": _of(memory.MemoryPolicy),
-            "after": _of(memory.MemoryPolicy),
-            "settings": _of(memory.Settings),
-            "protected": _NAMES,
-            "released": _NAMES,
-            "diff": schema.items(_DIFF, 1000),
-        }
-    ),
-    "describe": Kind(
-        {
-            "announcement": schema.items(schema.TEXT, 100),
-            "arms": _of(host_result.Arms),
-            "arms_left_out": _of(host_result.ArmsLeftOut),
-            "workloads": _WORKLOADS,
-            "workloads_left_out": schema.items(schema.whole(name=schema.NAME, reason=schema.TEXT), 200),
-            "obstacles": schema.items(schema.TEXT, 10),
-            "missing_packages": schema.items(schema.text(100, r"^[A-Za-z0-9][A-Za-z0-9+._-]*$"), 100),
-            "directory": schema.text(1000, r"^/[^\n]*$"),
-            "uncollected": _RUNS,
-            "hides_siblings": schema.BOOL,
-            "busy": {"type": "number", "minimum": 0, "maximum": 1e6},
-        }
-    ),
-    # The host writes JSON with spaces, and other characters than ASCII as escapes.
-    "collect": Kind({"result": {"type": "object"}}, characters=results.MAX_BYTES * 3 // 2),
-    "forget": Kind({}),
-    "smt_benchmark_stop": Kind({"changed": schema.BOOL, "runs": _RUNS, "uncollected": _RUNS, "probe": schema.BOOL}),
-    "smt_boot_visit": Kind({"changed": schema.BOOL, "arguments": _ARGUMENTS, "reboot_required": schema.BOOL}),
-    "smt_slot": Kind(
-        {
-            "changed": schema.BOOL,
-            "granted": schema.BOOL,
-            "handed_over": schema.BOOL,
-            "msg": _LINE,
-            "wait_seconds": {"type": "number", "minimum": 0, "maximum": 1e6},
-            "holds": schema.or_null(_of(facts.Slot)),
-        }
-    ),
-    "smt_trial_workers": Kind(
-        {
-            "changed": schema.BOOL,
-            "workers": schema.items(
-                schema.whole(unit=schema.text(300), name=schema.text(300), kind=schema.one_of("processes", "threads")),
-                100,
-            ),
-            "consumers": schema.items(schema.whole(unit=schema.text(300), has=schema.text(300)), 100),
-        }
-    ),
-    # Answers of Ansible's own modules about an async job.
-    "job_started": Kind(
-        {"ansible_job_id": _JOB, "_ansible_suppress_tmpdir_delete": schema.BOOL},
-        optional=("_ansible_suppress_tmpdir_delete",),
-    ),
-    "job_status": Kind(
-        {
-            "ansible_job_id": _JOB,
-            "started": _FLAG,
-            "finished": _FLAG,
-            "outcome": _OUTCOME,
-            "message": schema.or_null(schema.TEXT),
-        },
-        optional=("started", "outcome", "message"),
-    ),
-    "job_cleanup": Kind({}),
-}
+Kind = t.TypeVar("Kind", bound=Answer)
 
 
-def accept(name: str, stdout: str) -> dict[str, t.Any]:
-    """Validate a module's output and reduce it to the fields of its kind.
+def accept(kind: type[Kind], stdout: str) -> Kind:
+    """Make an answer of a module's output.
 
     Args:
-        name: the kind, a key of `KINDS`.
+        kind: what it is to be.
         stdout: the text from the host.
 
-    Returns:
-        The fields of the kind, and ``warnings`` (list of str) where there are any. For a failed module: ``failed``,
-        ``msg``, ``exception`` (str) after a crash, and the kind's fields of a failure. All text is safe to display.
-
     Raises:
+        ModuleFailedError: the module failed.
         BorderError: the answer is not valid; the message names the field and the reason.
     """
-    kind = KINDS[name]
     if len(stdout) > kind.characters:
         raise text.BorderError(
             f"it is {len(stdout) / MIB:.0f} MiB long, more than the limit of {kind.characters / MIB:.0f} MiB for this"
@@ -265,13 +340,16 @@ def accept(name: str, stdout: str) -> dict[str, t.Any]:
     answer = text.parse(document)
     if not isinstance(answer, dict):
         raise text.BorderError("it is not a JSON object")
-    texts = map(_warning, _list(answer.get("warnings")))
-    warnings = [
+    texts = map(_warning, _list(answer.pop("warnings", None)))
+    warnings = tuple(
         text.line(warning)
         for warning in itertools.islice((warning for warning in texts if isinstance(warning, str)), MAX_WARNINGS)
-    ]
-    accepted = _failure(kind, answer) if answer.get("failed") else _success(kind, answer)
-    return {**accepted, "warnings": warnings} if warnings else accepted
+    )
+    if answer.get("failed"):
+        raise ModuleFailedError({**_failure(kind, answer), **({"warnings": list(warnings)} if warnings else {})})
+    accepted = parts.converted(answer, kind)
+    accepted.check()
+    return parts.changed(accepted, warnings=warnings)
 
 
 def _warning(warning: t.Any) -> t.Any:
@@ -288,19 +366,22 @@ class NoAnswerError(text.BorderError):
     """A host printed nothing that could be an answer, as without Python."""
 
 
-def _success(kind: Kind, answer: dict[str, t.Any]) -> dict[str, t.Any]:
-    known = {name: answer[name] for name in kind.fields if name in answer}
-    kind.check(known)
-    host_facts = known.get("ansible_facts") or {}
-    if "smt" in host_facts:
-        facts.made(host_facts["smt"])
-    return known
+class ModuleFailedError(Exception):
+    """A module failed.
+
+    Attributes:
+        answer: ``failed``, ``msg`` (str), optional ``warnings``, ``exception`` (str) after a crash, and what answers of
+            its kind say of a failure. All text is safe to display.
+    """
+
+    def __init__(self, answer: dict[str, t.Any]):
+        super().__init__(answer["msg"])
+        self.answer = answer
 
 
-def _failure(kind: Kind, answer: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Reduce a failed module's answer to its message and the kind's fields of a failure."""
-    known = {name: answer[name] for name in kind.of_failure if name in answer}
-    kind.check_failure(known)
+def _failure(kind: type[Answer], answer: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Reduce a failed module's answer to its message and what its kind says of a failure."""
+    known = parts.converted(answer, kind.of_failure)
     message = answer.get("msg")
     # Joined to one line: a line of its own could be mistaken for Ansible's output about another host.
     lines = (
@@ -309,12 +390,12 @@ def _failure(kind: Kind, answer: dict[str, t.Any]) -> dict[str, t.Any]:
         else []
     )
     kept: dict[str, t.Any] = {
-        **known,
+        **parts.plain(known),
         "failed": True,
         "msg": "; ".join(filter(None, lines)) or "it failed without a message",
     }
     if isinstance(answer.get("exception"), str):
-        kept["exception"] = answer["exception"][: schema.MAX_TEXT]
+        kept["exception"] = answer["exception"][:MAX_TEXT]
     return kept
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import json
 import re
 import typing as t
 
@@ -17,7 +16,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._know.siblings impo
     source as sibling_source,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._know.topology.topology import Topology
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, schema
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.parts import (
     UNSET,
     CpuList,
@@ -33,7 +32,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.parts i
     text_of,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.schema import MAX_CPUS, MAX_NUMBER, ONE_LINE
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError, line, parse
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError, line
 
 # As made by `_set.facts` of module_utils.
 _CLASS = re.compile(
@@ -315,21 +314,13 @@ class Facts(Part, frozen=True, kw_only=True, dict=True, gc=True):
         return tuple(sorted(name for name, entry in self.vulnerabilities.items() if entry.smt == status))
 
 
-SMT = {key: value for key, value in parts.schema_of(Facts).items() if key != "description"}
-_CHECKER = schema.Checker(SMT)
-
-
 def made(data: t.Any) -> Facts:
     """Make facts of plain data whose texts are safe to display.
 
     Raises:
         BorderError: not valid; the message names the place of the first error.
     """
-    try:
-        facts = parts.converted(data, Facts)
-    except BorderError:
-        _CHECKER.check(data)
-        raise
+    facts = parts.converted(data, Facts)
     check(facts)
     return facts
 
@@ -343,8 +334,7 @@ def of_answer(registered: t.Any) -> Facts | None:
     kept = registered.get("ansible_facts") if isinstance(registered, dict) else None
     if not isinstance(kept, dict) or "smt" not in kept:
         return None
-    # What went through a template has Ansible's own kinds of texts and containers.
-    return made(parse(json.dumps(kept["smt"], default=str)))
+    return made(parts.untagged(kept["smt"]))
 
 
 def check(facts: Facts) -> None:

@@ -9,8 +9,13 @@ breaks a limit or has an unknown field, and describes it as JSON schema. The lim
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import json
 import re
+import types
 import typing as t
+from typing import ClassVar
 
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import arms, placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
@@ -44,6 +49,35 @@ class Excerpt(Part, frozen=True, forbid_unknown_fields=False):
     """A part of a file of which other parts are not read: later releases add fields."""
 
 
+class Answer(Part, frozen=True, kw_only=True, forbid_unknown_fields=False, omit_defaults=True):
+    """The base of what a module of this collection answers. Only what it declares is kept: what Ansible adds
+    (``invocation``, ``deprecations``) is dropped.
+
+    Attributes:
+        characters: length of the longest accepted text. Facts of 8192 CPUs with their problems are below 1 MiB.
+        of_failure: what a failed module says, beside its message.
+        warnings: lines that are safe to display.
+    """
+
+    characters: ClassVar[int] = 8 * 1024 * 1024
+    of_failure: ClassVar[type[Part]] = Excerpt
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def of_ansible(self) -> dict[str, t.Any]:
+        """What Ansible itself wants to know of it."""
+        return {}
+
+    def check(self) -> None:
+        """Check what no type says of it; raises BorderError."""
+
+
+class ChangedAnswer(Answer, frozen=True, kw_only=True):
+    """An answer that says whether the host was changed."""
+
+    changed: bool
+
+
 Changed = t.TypeVar("Changed", bound=Part)
 
 
@@ -59,14 +93,29 @@ def at_most(most: int) -> t.Any:
     return msgspec.Meta(max_length=most)
 
 
+def exact(pattern: str) -> str:
+    """Return a regular expression for Python, where a newline may follow what ``$`` matches."""
+    return pattern.removesuffix("$") + r"\Z" if pattern.endswith("$") else pattern
+
+
 def text_of(most: int | None, pattern: str = "", least: int = 0) -> t.Any:
     """Return the limits of a text: its length, and a regular expression that ends in ``$`` and means the end."""
-    return msgspec.Meta(max_length=most, pattern=schema.exact(pattern) or None, min_length=least or None)
+    return msgspec.Meta(max_length=most, pattern=exact(pattern) or None, min_length=least or None)
 
 
-def between(low: int, high: int | None) -> t.Any:
+def from_to(least: int, most: int) -> t.Any:
+    """Return the limits of a list's length."""
+    return msgspec.Meta(min_length=least, max_length=most)
+
+
+def between(low: float, high: float | None) -> t.Any:
     """Return the limits of a number."""
     return msgspec.Meta(ge=low, le=high)
+
+
+def above(low: float, high: float) -> t.Any:
+    """Return the limits of a number, the lower one of which is none of them."""
+    return msgspec.Meta(gt=low, le=high)
 
 
 def entries(most: int) -> t.Any:
@@ -77,6 +126,11 @@ def entries(most: int) -> t.Any:
 def in_order(words: t.Any) -> t.Any:
     """Return what makes the published schema list the words of a ``Literal`` in its order: msgspec sorts them."""
     return msgspec.Meta(extra_json_schema={"x-order": list(t.get_args(words))})
+
+
+def shown(**keywords: t.Any) -> t.Any:
+    """Return what the published schema has in place of what msgspec makes of limits."""
+    return msgspec.Meta(extra_json_schema={"x-shown": keywords})
 
 
 # Of a field that is always written, and that files of others may lack.
@@ -102,9 +156,9 @@ Text = t.Annotated[str, text_of(schema.MAX_TEXT)]
 Name = t.Annotated[str, text_of(schema.MAX_NAME, least=1)]
 Sentence = t.Annotated[str, text_of(4000)]
 Moment = t.Annotated[str, text_of(20, schema.MOMENT["pattern"])]
-CpuList = t.Annotated[str, text_of(schema.MAX_CPU_LIST, schema.CPU_LIST["pattern"])]
-# CPUs, or cores by their CPUs ("0,4").
-CpuNumbers = t.Annotated[str, text_of(schema.MAX_CPU_LIST, schema.CPU_NUMBERS)]
+CpuList = t.Annotated[str, text_of(schema.MAX_CPU_LIST, r"^[0-9,-]*$")]
+# CPUs, or cores by their CPUs ("0,4"): without ranges, so that the length of the text limits their number.
+CpuNumbers = t.Annotated[str, text_of(schema.MAX_CPU_LIST, r"^([0-9]{1,5}(,[0-9]{1,5})*)?$")]
 # A list within a file, far longer than any that is written, and the hosts of one.
 MAX_ITEMS, MAX_HOSTS, MAX_LINE = 1000, 200_000, 500
 Line = t.Annotated[str, text_of(MAX_LINE, schema.ONE_LINE)]
@@ -113,6 +167,7 @@ Texts = t.Annotated[tuple[Text, ...], at_most(MAX_ITEMS)]
 HostLine = t.Annotated[str, text_of(MAX_LINE, r"^[^\n]{1,500}$")]
 Day = t.Annotated[str, text_of(10, schema.DAY["pattern"])]
 Key = t.Annotated[str, text_of(schema.MAX_NAME, r"^[^\n]{1,255}$")]
+LineKey = t.Annotated[str, text_of(None, r"^[^\n]{1,255}$")]
 # A whole number stays one, as the host has written it.
 Number = (
     t.Annotated[int, between(-schema.MAX_NUMBER, schema.MAX_NUMBER)]
@@ -176,33 +231,98 @@ def decoded(document_text: str, kind: type[Made]) -> Made:
     """Make an object from a JSON text; its numbers are finite, and its texts are safe to display.
 
     Raises:
-        BorderError: not JSON, or not what the object holds; the message is msgspec's, which names no key of a mapping.
+        BorderError: not JSON, or not what the object holds; the message names the place of the first error.
+        ImportError: this controller lacks msgspec.
     """
-    try:
-        if text.may_be_unshowable(document_text):
-            return converted(text.parse(document_text), kind)
-        return msgspec.json.decode(document_text, type=kind)
-    except msgspec.ValidationError as error:
-        raise text.BorderError(text.line(error, 300)) from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        # The standard library says in which line.
-        text.parse(document_text)
-        raise text.BorderError(f"not a complete JSON document ({error})") from None
+    if schema.MISSING_LIBRARY is None and not text.may_be_unshowable(document_text):
+        # What is wrong, and where, is said of plain data.
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            return msgspec.json.decode(document_text, type=kind)
+    return converted(text.parse(document_text), kind)
 
 
 def converted(data: t.Any, kind: type[Made]) -> Made:
     """Make an object from plain data whose texts are safe to display; errors as in :func:`decoded`."""
+    if schema.MISSING_LIBRARY is not None:
+        raise schema.MISSING_LIBRARY
     try:
         return msgspec.convert(data, kind)
-    except msgspec.ValidationError as error:
-        raise text.BorderError(text.line(error, 300)) from None
-    except RecursionError:
-        raise text.BorderError("nested too deeply") from None
+    except (msgspec.ValidationError, RecursionError) as error:
+        place, reason = _first_error(kind, data, _reason(error))
+    raise text.BorderError(f"{text.line('.'.join(place) or 'the document', 160)}: {text.line(reason, 200)}")
+
+
+def untagged(registered: t.Any) -> t.Any:
+    """Return what Ansible has kept as plain data: after a template it has Ansible's own kinds of texts and containers.
+
+    Raises:
+        BorderError: as :func:`text.parse`.
+    """
+    return text.parse(json.dumps(registered, default=str))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    what = str(error).partition(" - at `")[0]
+    return what[:1].lower() + what[1:]
+
+
+def _first_error(kind: t.Any, data: t.Any, reason: str) -> tuple[list[str], str]:
+    """Return the path and the reason of the first error in data that are not valid: msgspec names no key of a mapping.
+
+    Args:
+        kind: what the data are to be.
+        data: plain JSON data.
+        reason: why they are not.
+    """
+    place: list[str] = []
+    while True:
+        for name, part, value in _parts(kind, data):
+            try:
+                msgspec.convert(value, part)
+            except (msgspec.ValidationError, RecursionError) as error:
+                place.append(str(name))
+                kind, data, reason = part, value, _reason(error)
+                break
+        else:
+            return place, reason
+
+
+def _parts(kind: t.Any, data: t.Any) -> t.Iterator[tuple[str | int, t.Any, t.Any]]:
+    """Yield the name or number of each value in an object or a list, its type, and the value."""
+    if t.get_origin(kind) is t.Annotated:
+        yield from _parts(t.get_args(kind)[0], data)
+    elif t.get_origin(kind) in (t.Union, types.UnionType):
+        for each in t.get_args(kind):
+            yield from _parts(each, data)
+    elif isinstance(data, dict) and isinstance(kind, type(msgspec.Struct)):
+        known = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        yield from ((name, known[name], value) for name, value in data.items() if name in known)
+    elif isinstance(data, dict) and t.get_origin(kind) is dict:
+        yield from ((name, t.get_args(kind)[1], value) for name, value in data.items())
+    elif isinstance(data, list) and t.get_origin(kind) in (list, tuple):
+        of_items = t.get_args(kind)
+        yield from zip(
+            itertools.count(), itertools.repeat(of_items[0]) if of_items[1:] in ((), (...,)) else of_items, data
+        )
+
+
+def prepare(kind: type[t.Any]) -> None:
+    """Make what the first object of a class makes, in a process from which many are forked that make them."""
+    if schema.MISSING_LIBRARY is None:
+        with contextlib.suppress(msgspec.ValidationError):
+            msgspec.convert(None, kind)
 
 
 def changed(part: Changed, **values: t.Any) -> Changed:
     """Return the same object with other values of some of its fields."""
     return msgspec.structs.replace(part, **values)
+
+
+def data(part: t.Any) -> t.Any:
+    """Return the data of an object, whose numbers may be none that JSON has."""
+    return msgspec.to_builtins(part)
 
 
 def plain(part: t.Any) -> t.Any:
@@ -215,15 +335,22 @@ def fields(part: Part) -> dict[str, t.Any]:
     return msgspec.structs.asdict(part)
 
 
-def schema_of(kind: t.Any) -> schema.Schema:
-    """Return the JSON schema of a class, with the schema of each part in its place."""
+def schema_of(kind: t.Any, docstrings: bool = False) -> schema.Schema:
+    """Return the JSON schema of a class, with the schema of each part in its place.
+
+    Args:
+        kind: the class.
+        docstrings: whether those of its parts describe them to readers of the schema.
+    """
     if schema.MISSING_LIBRARY is not None:
         return schema.strict()
     whole = msgspec.json.schema(kind)
     named = whole.get("$defs", {})
     for part in named.values():
         _describe(part)
-    return t.cast("schema.Schema", _inlined(whole, named))
+        if not docstrings:
+            part.pop("description", None)
+    return t.cast("schema.Schema", _inlined(whole, named, _ORDER if docstrings else (*_LIMITS, *_ORDER)))
 
 
 _ATTRIBUTE = re.compile(r"^ {8}(\w+): (.+(?:\n {12}.+)*)", re.MULTILINE)
@@ -259,14 +386,14 @@ def without_limits(part: t.Any) -> t.Any:
     return {key: kept[key] for key in sorted(kept, key=lambda key: key == "description")}
 
 
-def _inlined(part: t.Any, named: t.Mapping[str, t.Any]) -> t.Any:
+def _inlined(part: t.Any, named: t.Mapping[str, t.Any], order: t.Sequence[str]) -> t.Any:
     if isinstance(part, list):
-        return [_inlined(entry, named) for entry in part]
+        return [_inlined(entry, named, order) for entry in part]
     if not isinstance(part, dict):
         return part.removesuffix(r"\Z") + "$" if isinstance(part, str) and part.endswith(r"\Z") else part
     whole = {**named[part["$ref"].rpartition("/")[2]], **part} if "$ref" in part else part
     inlined = {
-        key: _inlined(value, named)
+        key: _inlined(value, named, order)
         for key, value in whole.items()
         if key not in ("$defs", "$ref", "default")
         and (key, type(value)) != ("title", str)
@@ -274,12 +401,14 @@ def _inlined(part: t.Any, named: t.Mapping[str, t.Any]) -> t.Any:
     }
     if "anyOf" in inlined:
         inlined = {**_joined(inlined.pop("anyOf")), **inlined}
+    inlined.update(inlined.pop("x-shown", {}))
     if "x-order" in inlined:
         inlined["enum"].sort(key=[*inlined.pop("x-order"), None].index)
-    return {key: inlined[key] for key in sorted(inlined, key=lambda key: _ORDER.index(key) if key in _ORDER else -1)}
+    return {key: inlined[key] for key in sorted(inlined, key=lambda key: order.index(key) if key in order else -1)}
 
 
 # The keywords of a part as they are read best, after what says its kind.
+_LIMITS = ("items", "minLength", "maxLength", "maxItems", "minItems", "pattern", "maxProperties", "propertyNames")
 _ORDER = ("required", "properties", "additionalProperties", "description")
 
 

@@ -33,9 +33,8 @@ SCHEMA = schema.published(
     "What one host measured in one run",
     "smt_eval_results/RUN/HOST.json on the controller. Beyond this schema, samples name only arms, workloads, metrics"
     " and parameter values of the plan.",
-    parts.schema_of(HostResult),
+    parts.schema_of(HostResult, docstrings=True),
 )
-_CHECKER = schema.Checker(SCHEMA)
 _RUN = re.compile(schema.RUN_NAME.replace("$", r"\Z"))
 
 
@@ -66,7 +65,7 @@ def parse(document_text: str, source: str) -> HostResult:
         raise
     except text.BorderError as error:
         raise ResultError(f"{source}: {error}: collect this host again") from None
-    return _made(lambda: parts.decoded(document_text, HostResult), lambda: text.parse(document_text), source)
+    return _made(lambda: parts.decoded(document_text, HostResult), source)
 
 
 def see_size(size: int, source: str) -> None:
@@ -97,7 +96,7 @@ def accept(document: dict[str, t.Any], source: str) -> HostResult:
         ResultError: not valid; the message names the place of the first error.
     """
     _see_version(parts.converted(document, _Head), source)
-    return _made(lambda: parts.converted(document, HostResult), lambda: document, source)
+    return _made(lambda: parts.converted(document, HostResult), source)
 
 
 class _Head(parts.Part, frozen=True, forbid_unknown_fields=False):
@@ -124,12 +123,9 @@ def _see_version(head: t.Any, source: str) -> None:
         )
 
 
-def _made(make: t.Callable[[], HostResult], data: t.Callable[[], t.Any], source: str) -> HostResult:
+def _made(make: t.Callable[[], HostResult], source: str) -> HostResult:
     try:
         result = make()
-    except text.BorderError as error:
-        raise ResultError(f"{source}: {_with_names(error, data)}") from None
-    try:
         _check(result)
     except text.BorderError as error:
         raise ResultError(f"{source}: {error}") from None
@@ -138,15 +134,6 @@ def _made(make: t.Callable[[], HostResult], data: t.Callable[[], t.Any], source:
     except text.BorderError as error:
         raise ResultError(f"{source}: facts.{error}") from None
     return result
-
-
-def _with_names(error: text.BorderError, data: t.Callable[[], t.Any]) -> text.BorderError:
-    """Return the first error with all names on the way to it, those of mappings' keys, too."""
-    try:
-        _CHECKER.check(data())
-    except text.BorderError as named:
-        return named
-    return error
 
 
 def _check(result: HostResult) -> None:

@@ -18,6 +18,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._measure.arms.base 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import terminal, time_limits
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.answers import BootArgsAnswer, FactsAnswer
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import boot_plan, boot_results
@@ -161,19 +162,18 @@ class EvaluationByBoots:
         """Yield the booted arms that the host cannot have, with the reason."""
         for arm in self._plan.booted:
             try:
-                self._calls.ask("smt_boot_args", dict(arm.boot.options), MIN_SECONDS, check_mode=True)
+                self._boot_args(arm.boot.options)
             except HostFailedError as failure:
                 yield arm.name, str(failure)
 
     def _facts(self) -> Facts:
-        answer = self._calls.ask("smt_facts", {}, MIN_SECONDS)
-        return parts.converted(answer["ansible_facts"]["smt"], Facts)
+        return self._calls.ask(FactsAnswer, "smt_facts", {}, MIN_SECONDS).ansible_facts.smt
 
     def _own_mitigations(self) -> list[str]:
-        arguments: list[str] = self._calls.ask("smt_boot_args", dict(OWN), MIN_SECONDS, check_mode=True)[
-            "mitigations_running"
-        ]
-        return arguments
+        return list(self._boot_args(OWN).mitigations_running)
+
+    def _boot_args(self, options: t.Mapping[str, str]) -> BootArgsAnswer:
+        return self._calls.ask(BootArgsAnswer, "smt_boot_args", dict(options), MIN_SECONDS, check_mode=True)
 
     def _options_of(self, arm: Arm) -> dict[str, t.Any]:
         """Return the options of smt_benchmark for the boots of an arm; verdicts come from all boots together."""

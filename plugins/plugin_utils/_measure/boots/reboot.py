@@ -24,7 +24,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.base import HostFailedError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.time_limits import HostLostError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.user_variables import UserVariables
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.answers import BootArgsAnswer, SlotAnswer
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Slot
 
 # Time for a host to boot and for its controller to find it again.
@@ -168,9 +169,9 @@ class Reboot:
         if not self._wanted.asked:
             return ""
         answer = self._ask("acquired", check_mode=True)
-        is_late = answer["wait_seconds"] > self._wanted.timeout
+        is_late = answer.wait_seconds > self._wanted.timeout
         late = f", later than smt_slot_timeout ({self._wanted.timeout} s), and it would fail" if is_late else ""
-        return f"{answer['msg']}{late}"
+        return f"{answer.msg}{late}"
 
     def take(self, on_wait: t.Callable[[], None] = lambda: None) -> bool:
         """Wait until the host may be rebooted; return False where somebody else reboots it.
@@ -188,14 +189,14 @@ class Reboot:
         while True:
             answer = self._ask("acquired")
             waited = time.monotonic() - begun
-            if answer["granted"] or answer["handed_over"]:
+            if answer.granted or answer.handed_over:
                 if last_reason:
                     display.display(f"{self._host}: it may be rebooted, after {waited:.0f} s.")
-                self._is_held = bool(answer["granted"])
+                self._is_held = answer.granted
                 return self._is_held
-            reason = text.line(answer["msg"], 1000)
+            reason = text.line(answer.msg, 1000)
             left = self._wanted.timeout - waited
-            if left <= 0 or answer["wait_seconds"] > left:
+            if left <= 0 or answer.wait_seconds > left:
                 raise self._no_slot(f"it has waited since {since}, for smt_slot_timeout at most: {reason}")
             if last_reason != reason or waited >= shown_at + LINE_SECONDS:
                 display.display(
@@ -214,7 +215,7 @@ class Reboot:
         """
         if self._is_held:
             try:
-                self._calls.ask("smt_slot", {"state": "released", "owner": self._owner}, MIN_SECONDS)
+                self._calls.ask(SlotAnswer, "smt_slot", {"state": "released", "owner": self._owner}, MIN_SECONDS)
                 self._is_held = False
             except HostFailedError as failure:
                 display.warning(text.line(failure, 2000) + self.kept())
@@ -225,10 +226,10 @@ class Reboot:
             return ""
         return f". {self._host} keeps its slot{_at(self._wanted)}: {_released_by(self._wanted, self._name)}"
 
-    def _ask(self, state: str, check_mode: bool = False) -> dict[str, t.Any]:
+    def _ask(self, state: str, check_mode: bool = False) -> SlotAnswer:
         given = {**self._wanted.asked, "state": state, "host": self._name, "owner": self._owner}
         try:
-            return self._calls.ask("smt_slot", given, MIN_SECONDS, check_mode)
+            return self._calls.ask(SlotAnswer, "smt_slot", given, MIN_SECONDS, check_mode)
         except HostFailedError as failure:
             raise self._no_slot(text.line(failure, 2000)) from None
 
@@ -236,8 +237,8 @@ class Reboot:
         """Give up what was asked for; return the error that says why."""
         more = ""
         try:
-            left = self._calls.ask("smt_slot", {"state": "abandoned", "owner": self._owner}, MIN_SECONDS)
-            more = f". {held(self._wanted, self._name, parts.converted(left['holds'], Slot))}" if left["holds"] else ""
+            left = self._calls.ask(SlotAnswer, "smt_slot", {"state": "abandoned", "owner": self._owner}, MIN_SECONDS)
+            more = f". {held(self._wanted, self._name, left.holds)}" if left.holds else ""
         except (HostFailedError, HostLostError) as failure:
             more = f". {text.line(failure, 2000)}"
         slot = self._wanted.slot
@@ -251,22 +252,24 @@ class Reboot:
 
     def verify(self, options: dict[str, t.Any]) -> None:
         """See that the host runs with the arguments that options of smt_boot_args ask for; raises SwitchError."""
-        answer = self.ask("smt_boot_args", dict(options), check_mode=True)
-        if answer["differences"] or answer["reboot_required"] or answer["changed"]:
+        answer = self.ask(BootArgsAnswer, "smt_boot_args", dict(options), check_mode=True)
+        if answer.differences or answer.reboot_required or answer.changed:
             running, configured = (
-                text.line(" ".join(answer[which]) or "none", 300) for which in ("running", "configured")
+                text.line(" ".join(found) or "none", 300) for found in (answer.running, answer.configured)
             )
             raise SwitchError(
                 "it was rebooted and does not have the requested state:"
-                f" {text.line('; '.join(answer['differences']) or 'another boot would', 500)}. The running kernel has"
+                f" {text.line('; '.join(answer.differences) or 'another boot would', 500)}. The running kernel has"
                 f" {running}, configured are {configured}. Check whether the host booted an entry that"
-                f" {text.line(answer['loader'])} did not write, or the kernel interpreted the arguments differently"
+                f" {text.line(answer.loader)} did not write, or the kernel interpreted the arguments differently"
             )
 
-    def ask(self, module: str, arguments: dict[str, t.Any], check_mode: bool = False) -> dict[str, t.Any]:
+    def ask(
+        self, kind: type[answers.Kind], module: str, arguments: dict[str, t.Any], check_mode: bool = False
+    ) -> answers.Kind:
         """Call a module; raises SwitchError where it fails, and HostLostError."""
         try:
-            return self._calls.ask(module, arguments, max(self._seconds, MIN_SECONDS), check_mode)
+            return self._calls.ask(kind, module, arguments, max(self._seconds, MIN_SECONDS), check_mode)
         except (HostFailedError, AnsibleError) as failure:
             raise SwitchError(text.line(failure, 2000)) from None
 

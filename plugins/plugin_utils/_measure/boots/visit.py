@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.visit import record
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import time_limits
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.time_limits import HostLostError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.answers import BootVisitAnswer
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import reboot
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots.reboot import SwitchError
 
@@ -96,17 +97,20 @@ class Visit:
             return
         try:
             # Once it is ended the host may reboot at any time.
-            if self._wanted.asked and self._reboot.ask("smt_boot_visit", {"state": "ended"}, True)["reboot_required"]:
+            if self._wanted.asked and self._ended(check_mode=True).reboot_required:
                 self._reboot.take(self.renew)
             with self._in_slot():
-                if self._reboot.ask("smt_boot_visit", {"state": "ended"})["reboot_required"]:
+                if self._ended().reboot_required:
                     self._reboot.run()
                     self._reboot.verify(OWN)
-                    self._reboot.ask("smt_boot_visit", {"state": "ended"})
+                    self._ended()
         except SwitchError:
             self.leave()
             raise
         self.is_begun = False
+
+    def _ended(self, check_mode: bool = False) -> BootVisitAnswer:
+        return self._reboot.ask(BootVisitAnswer, "smt_boot_visit", {"state": "ended"}, check_mode)
 
     @contextlib.contextmanager
     def _in_slot(self) -> t.Iterator[None]:
@@ -135,4 +139,4 @@ class Visit:
         asked = {**options, "owner": f"the {self._kind} {self._run}", "seconds": max(seconds, MIN_SECONDS)}
         host = str(self._calls.task_vars.get("inventory_hostname"))
         slot = {"slot": {**self._wanted.asked, "host": host}} if self._wanted.asked else {}
-        self._reboot.ask("smt_boot_visit", {**asked, **slot}, check_mode)
+        self._reboot.ask(BootVisitAnswer, "smt_boot_visit", {**asked, **slot}, check_mode)

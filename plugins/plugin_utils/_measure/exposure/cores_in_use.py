@@ -12,8 +12,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage impo
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage.cores import Span
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage.room import Use
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.registered import why
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.usage import UsageAnswer
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import terminal_table, wording
 
 MAX_TEXT = 200
@@ -40,7 +41,7 @@ class HostLook:
     Attributes:
         name: in the inventory.
         reason: why there is no look; None where there is one.
-        answer: of smt_usage, as the border let it through; empty without a look.
+        answer: of smt_usage; None without a look.
         yields: which workloads the yield is of; empty for a guess.
         open_to: vulnerabilities that the kernel calls open because siblings are online.
         is_without_siblings: whether it is a virtual machine of which siblings are neither online nor offline: its
@@ -49,7 +50,7 @@ class HostLook:
 
     name: str
     reason: str | None
-    answer: t.Mapping[str, t.Any]
+    answer: UsageAnswer | None
     yields: tuple[str, ...] = ()
     open_to: tuple[str, ...] = ()
     is_without_siblings: bool = False
@@ -57,24 +58,35 @@ class HostLook:
     @property
     def has_siblings(self) -> bool:
         """Whether a core has several CPUs online."""
-        return any(len(core["cpus"]) > 1 for core in self.answer["cores"])
+        return self.answer is not None and any(len(core.cpus) > 1 for core in self.answer.cores)
 
     @property
     def hides_siblings(self) -> bool:
         """Whether its CPUs may share cores of the real machine without its knowing."""
         # Of a partition of POWER the processor says what it uses of its cores.
-        return self.is_without_siblings and not self.has_siblings and self.answer["source"] != look.PURR
+        return (
+            self.is_without_siblings
+            and not self.has_siblings
+            and self.answer is not None
+            and self.answer.source != look.PURR
+        )
 
     @functools.cached_property
     def use(self) -> Use | None:
         """The use of the host, None where it is not known."""
-        figures = self.answer.get("use")
-        if not figures:
+        if self.answer is None or self.answer.use is None:
             return None
-        values: dict[str, t.Any] = {
-            name: Span(*value) if isinstance(value, list) else value for name, value in figures.items()
-        }
-        return Use(**values)
+        seen = self.answer.use
+        return Use(
+            seen.usage,
+            Span(*seen.busy),
+            Span(*seen.several),
+            Span(*seen.work),
+            None if seen.room is None else Span(*seen.room),
+            seen.by_usage,
+            seen.bound,
+            Span(*seen.gain),
+        )
 
 
 def host(name: str, answer: t.Mapping[str, t.Any], yields: t.Iterable[str], facts: Facts | None = None) -> HostLook:
@@ -87,10 +99,14 @@ def host(name: str, answer: t.Mapping[str, t.Any], yields: t.Iterable[str], fact
         facts: of the host, if they are known.
     """
     if not {"use", "cores", "units", "pairs"} <= set(answer):
-        return HostLook(name, why(answer, MAX_TEXT) or "it was not looked at: an earlier task failed", {})
+        return HostLook(name, why(answer, MAX_TEXT) or "it was not looked at: an earlier task failed", None)
+    try:
+        seen = parts.converted(parts.untagged(answer), UsageAnswer)
+    except text.BorderError as error:
+        return HostLook(name, f"its answer is none of smt_usage: {error}", None)
     if facts is None:
-        return HostLook(name, None, answer, tuple(yields))
-    return HostLook(name, None, answer, tuple(yields), facts.open_by_smt(), facts.is_guest_without_siblings)
+        return HostLook(name, None, seen, tuple(yields))
+    return HostLook(name, None, seen, tuple(yields), facts.open_by_smt(), facts.is_guest_without_siblings)
 
 
 def if_looked(name: str, answer: t.Mapping[str, t.Any], facts: Facts | None = None) -> HostLook | None:
@@ -106,36 +122,33 @@ def if_looked(name: str, answer: t.Mapping[str, t.Any], facts: Facts | None = No
 
 def sentences(host: HostLook) -> list[str]:
     """Say what a look found, the most important first."""
-    use = host.use
-    if use is None:
+    use, answer = host.use, host.answer
+    if use is None or answer is None:
         return [f"How its CPUs are used is not known: {unknown(host)}."]
     if host.hides_siblings:
         return [f"CPU usage is {wording.percent(use.usage)}.", HIDDEN]
-    parts = [wording.room_left(use), _of_smt(host, use)]
+    said = [wording.room_left(use), _of_smt(host, use)]
     if not host.has_siblings:
-        return parts
-    parts += [*_of_waiting(host, use), *_of_units(host), *_of_security(host)]
-    parts.append(_of_yield(host))
-    source, why_not = host.answer["source"], host.answer["source_reason"]
-    if why_not:
-        parts.append(f"The processor's own counters were not used: {why_not}.")
-    if source == look.ONE_THREAD:
-        parts.append("How long siblings were busy together is what the processor counted of the whole time.")
-    elif host.answer["method"] != look.SWITCHES:
-        why = host.answer["reason"] or "too few windows were taken"
-        parts.append(f"When siblings were busy together was not seen, so the limits are those of its counters: {why}.")
-    if host.answer["method"] == look.SWITCHES and host.answer["cut"]:
-        parts.append(
-            f"{host.answer['cut']} of {host.answer['windows']} windows ended early, because a buffer was full."
-        )
-    return parts
+        return said
+    said += [*_of_waiting(answer, use), *_of_units(answer), *_of_security(host, answer)]
+    said.append(_of_yield(host, answer))
+    if answer.source_reason:
+        said.append(f"The processor's own counters were not used: {answer.source_reason}.")
+    if answer.source == look.ONE_THREAD:
+        said.append("How long siblings were busy together is what the processor counted of the whole time.")
+    elif answer.method != look.SWITCHES:
+        why = answer.reason or "too few windows were taken"
+        said.append(f"When siblings were busy together was not seen, so the limits are those of its counters: {why}.")
+    if answer.method == look.SWITCHES and answer.cut:
+        said.append(f"{answer.cut} of {answer.windows} windows ended early, because a buffer was full.")
+    return said
 
 
-def _of_yield(host: HostLook) -> str:
+def _of_yield(host: HostLook, answer: UsageAnswer) -> str:
     """Say how it is known what second threads give."""
     if host.yields:
         return f"What second threads give is as measured with {wording.named(host.yields)}."
-    if host.answer["source"] == look.PURR:
+    if answer.source == look.PURR:
         return "How much of its work it does is what the processor counts of its cores (PURR)."
     return "What second threads give is a guess: 1.0 to 1.3 (no evaluation of this class)."
 
@@ -150,50 +163,50 @@ def _of_smt(host: HostLook, use: Use) -> str:
     return f"{together}: under this load SMT off can change what the host does by up to {most}; an evaluation tells."
 
 
-def _of_units(host: HostLook) -> list[str]:
+def _of_units(answer: UsageAnswer) -> list[str]:
     """Say who runs beside others' work."""
     notable = [
-        (unit["apart"] / unit["ran"], unit)
-        for unit in host.answer["units"]
-        if unit["ran"] > 0 and unit["unit"] is not None and unit["apart"] / unit["ran"] >= NOTABLE
+        (unit.apart / unit.ran, unit)
+        for unit in answer.units
+        if unit.ran > 0 and unit.unit is not None and unit.apart / unit.ran >= NOTABLE
     ]
-    first = sorted(notable, key=lambda pair: -pair[1]["apart"])[:NAMED]
+    first = sorted(notable, key=lambda pair: -pair[1].apart)[:NAMED]
     if not first:
         return []
-    each = [f"{unit_title(unit['unit'])} {wording.percent(share)}" for share, unit in first]
+    each = [f"{unit_title(unit.unit)} {wording.percent(share)}" for share, unit in first]
     return [f"So much of their CPU time units spent beside a sibling with other work: {', '.join(each)}."]
 
 
-def _of_waiting(host: HostLook, use: Use) -> list[str]:
+def _of_waiting(answer: UsageAnswer, use: Use) -> list[str]:
     """Say whose answers can become faster with SMT off: of all busy threads each does its part of what their core
     does.
     """
-    least = max(0.0, 1 - use.gain.low / max(len(core["cpus"]) for core in host.answer["cores"]))
+    least = max(0.0, 1 - use.gain.low / max(len(core.cpus) for core in answer.cores))
     notable = [
-        (unit["beside"] / unit["ran"], unit)
-        for unit in host.answer["units"]
-        if unit["ran"] > 0 and unit["unit"] is not None and unit["beside"] / unit["ran"] * least >= NOTABLE
+        (unit.beside / unit.ran, unit)
+        for unit in answer.units
+        if unit.ran > 0 and unit.unit is not None and unit.beside / unit.ran * least >= NOTABLE
     ]
     return [
-        f"{unit_title(unit['unit'])} spent {wording.percent(share)} of its CPU time beside a busy sibling: with SMT off"
+        f"{unit_title(unit.unit)} spent {wording.percent(share)} of its CPU time beside a busy sibling: with SMT off"
         f" the same work can take up to {wording.percent(share * least)} less of it, where no CPU is missing then."
-        for share, unit in sorted(notable, key=lambda pair: -pair[1]["beside"])[:NAMED]
+        for share, unit in sorted(notable, key=lambda pair: -pair[1].beside)[:NAMED]
     ]
 
 
-def _of_security(host: HostLook) -> list[str]:
+def _of_security(host: HostLook, answer: UsageAnswer) -> list[str]:
     """Say what is open across threads, and whose work shared cores most."""
     if not host.open_to:
         return []
     begun = f"{wording.join(list(host.open_to))} {'is' if len(host.open_to) == 1 else 'are'} open across threads here"
-    if host.answer["method"] != look.SWITCHES:
+    if answer.method != look.SWITCHES:
         return [f"{begun}."]
-    named = [pair for pair in host.answer["pairs"] if None not in pair["units"]]
-    unknown = _minutes(sum(pair["seconds"] for pair in host.answer["pairs"] if pair not in named))
+    named = [pair for pair in answer.pairs if None not in pair.units]
+    unknown = _minutes(sum(pair.seconds for pair in answer.pairs if pair not in named))
     shared = []
     if named:
-        first, second = map(unit_title, named[0]["units"])
-        shared.append(f"{first} and {second} share cores for {_minutes(named[0]['seconds'])} of a day like this")
+        first, second = map(unit_title, named[0].units)
+        shared.append(f"{first} and {second} share cores for {_minutes(named[0].seconds)} of a day like this")
     if unknown != NO_MINUTES:
         shared.append(f"{NOT_NAMED} share cores, with each other or with units, for {unknown} of it")
     return [f"{begun}, and {'; '.join(shared) or 'no two units shared a core in the windows'}."]
@@ -222,7 +235,7 @@ def answered(host: HostLook, name: str) -> t.Any:
     """Return a field of an answer for a document, which says nothing of the use of a host that hides siblings."""
     if host.reason is None and host.hides_siblings and name in ("use", "use_reason"):
         return None if name == "use" else HIDDEN.removesuffix(".")
-    return host.answer.get(name)
+    return None if host.answer is None else parts.plain(getattr(host.answer, name))
 
 
 # The terminal
@@ -264,7 +277,7 @@ def unknown(host: HostLook) -> str:
     """Return why it is not known how a host is used."""
     if host.reason is None and host.hides_siblings:
         return HIDDEN.removesuffix(".")
-    return host.reason or host.answer["use_reason"] or "no CPU was counted"
+    return host.reason or (host.answer and host.answer.use_reason) or "no CPU was counted"
 
 
 def summary(hosts: t.Sequence[HostLook]) -> str:

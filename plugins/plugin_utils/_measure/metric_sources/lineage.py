@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import prometheus, promql
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import promql
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import (
+    ENDLESS,
+    NotKnownError,
+    Path,
+    span,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import SourceError
 
-# Longer than any trial.
-ENDLESS: float = schema.MAX_SECONDS
 MAX_DEPTH = 30
 MAX_RULES = 500
 MAX_SELECTORS = 30
@@ -23,20 +27,38 @@ MAX_SELECTORS = 30
 RULE_SIGN = ":"
 
 
-class NotKnownError(Exception):
-    """How far back a query counts is not known; the message says why."""
-
-
-class Path(t.NamedTuple):
-    """How far back a query counts.
+class Rule(t.NamedTuple):
+    """A recording rule.
 
     Attributes:
-        seconds: the greatest age of a sample that is a part of its value; at most ENDLESS.
-        said: what makes it so old, a clause each, from the query to the scrape.
+        name: of the series that it makes.
+        query: what it makes them from.
+        labels: those that it gives them.
+        seconds: between two evaluations.
     """
 
-    seconds: float = 0.0
-    said: tuple[str, ...] = ()
+    name: str
+    query: str
+    labels: t.Mapping[str, str]
+    seconds: float
+
+    def can_make(self, selector: promql.Selector) -> bool:
+        """Return whether series of this rule can be among those of a selector that names them."""
+        fits = all(self.labels.get(label, value) == value for label, value in selector.equal.items())
+        return fits and not any(self.labels.get(label) == value for label, value in selector.unlike.items())
+
+
+class Server(t.Protocol):
+    """Who is asked for what queries are made of."""
+
+    def rules(self) -> t.Mapping[str, tuple[Rule, ...]]:
+        """Return the recording rules, by the names of their series."""
+
+    def names(self, selector: promql.Selector) -> list[str]:
+        """Return the names of the series that a selector has now."""
+
+    def interval(self, selector: promql.Selector) -> float | None:
+        """Return the seconds between two samples of the series that a selector has; None where there are none."""
 
 
 class Lineage:
@@ -46,9 +68,9 @@ class Lineage:
         source: the server; it is asked for its rules once.
     """
 
-    def __init__(self, source: prometheus.Prometheus) -> None:
+    def __init__(self, source: Server) -> None:
         self._source = source
-        self._rules: dict[str, tuple[prometheus.Rule, ...]] | None = None
+        self._rules: t.Mapping[str, tuple[Rule, ...]] | None = None
         self._of_rules: dict[int, Path] = {}
         self._of_selectors: dict[str, float] = {}
 
@@ -71,7 +93,7 @@ class Lineage:
             return Path(max(declared, _own(query)), (f"its looks_back says so, because {error}",))
         return path if declared is None or declared <= path.seconds else Path(declared, ("its looks_back says so",))
 
-    def _of_query(self, query: str, made: prometheus.Rule | None, above: tuple[int, ...]) -> Path:
+    def _of_query(self, query: str, made: Rule | None, above: tuple[int, ...]) -> Path:
         """Return how far back a query counts, of a rule or the user's own."""
         paths = [Path(0.0, _ranges(made, 0.0))]
         for use in promql.uses(query):
@@ -96,7 +118,7 @@ class Lineage:
             paths.append(self._of_scrapes(selector))
         return max(paths, key=lambda path: path.seconds, default=Path())
 
-    def _of_rule(self, rule: prometheus.Rule, above: tuple[int, ...]) -> Path:
+    def _of_rule(self, rule: Rule, above: tuple[int, ...]) -> Path:
         name = text.line(rule.name, 100)
         if id(rule) in above:
             return Path(ENDLESS, (f"the rule {name} is made of its own values",))
@@ -131,18 +153,8 @@ def _own(query: str) -> float:
         return 0.0
 
 
-def _ranges(made: prometheus.Rule | None, seconds: float) -> tuple[str, ...]:
+def _ranges(made: Rule | None, seconds: float) -> tuple[str, ...]:
     if made is None:
         return (f"its query looks back {span(seconds)}",) if seconds else ()
     clause = f"the rule {text.line(made.name, 100)} is evaluated every {span(made.seconds)}"
     return (f"{clause} and looks back {span(seconds)}" if seconds else clause,)
-
-
-def span(seconds: float) -> str:
-    """Return a duration for people, such as ``2 min 15 s``; it is exact to a tenth of a second."""
-    if seconds >= ENDLESS:
-        return "without an end"
-    minutes, rest = divmod(round(seconds, 1), 60)
-    return " ".join(
-        filter(None, [f"{minutes:.0f} min" if minutes else "", f"{rest:.3g} s" if rest or not minutes else ""])
-    )

@@ -12,35 +12,72 @@ import math
 import re
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import MetricSource
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import SourceError
+
 MAX_VALUE = 1e100
 _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{(.*)\})?\s+(\S+)(?:\s+-?[0-9]+)?")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?')
 
 
-def command_for_file(path: str) -> list[str]:
-    """Return the argv that prints a file."""
-    return ["cat", "--", path]
+class Command(MetricSource):
+    """What a command prints; it is asked for by its argv."""
+
+    key, settings = "command", ("command",)
+    about = "a list of arguments, run on the host at each check, that prints a number"
+
+    def asked(self, entry: t.Mapping[str, t.Any]) -> tuple[str, ...]:
+        """Return the argv."""
+        command = entry.get("command") or []
+        if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+            raise SourceError(
+                f"command is {text.line(command, 80)}: it must be a list of arguments, such as [cat, /run/rate]"
+            )
+        return tuple(command)
+
+    def command(self, asked: tuple[str, ...]) -> list[str]:
+        """Return the argv."""
+        return list(asked)
+
+    def number(self, _asked: tuple[str, ...], printed: str) -> float | None:
+        """Return the number, None where anything else was printed."""
+        words = printed.split()
+        return _number(words[0]) if len(words) == 1 else None
 
 
-def of_command(printed: str) -> float | None:
-    """Return the number that a command printed, None where it printed anything else."""
-    words = printed.split()
-    return _number(words[0]) if len(words) == 1 else None
-
-
-def of_file(printed: str, sample: str) -> float | None:
-    """Return the value of a sample of a file, None where it has none.
-
-    Args:
-        printed: the file's content.
-        sample: the sample's name with its labels, such as ``requests_total{code="200"}``.
+class File(MetricSource):
+    """A sample of a file; it is asked for by the file and the sample's name with its labels, such as
+    ``requests_total{code="200"}``.
     """
-    wanted = _key(f"{sample} 0")
-    for line in printed.splitlines():
-        if wanted is not None and not line.startswith("#") and _key(line) == wanted:
-            match = _SAMPLE.fullmatch(line.strip())
-            return _number(match[3]) if match else None
-    return None
+
+    key, settings = "file", ("file", "sample")
+    about = "a file on the host in the text format of Prometheus, and the name of one of its samples with its labels"
+
+    def asked(self, entry: t.Mapping[str, t.Any]) -> tuple[str, str]:
+        """Return file and sample."""
+        if bool(entry.get("file")) != bool(entry.get("sample")):
+            raise SourceError(
+                "file and sample belong together: the file on the host, and the name of one of its samples"
+            )
+        return str(entry.get("file") or ""), str(entry.get("sample") or "")
+
+    def command(self, asked: tuple[str, str]) -> list[str]:
+        """Return the argv that prints the file."""
+        return ["cat", "--", asked[0]]
+
+    def number(self, asked: tuple[str, str], printed: str) -> float | None:
+        """Return the sample's value, None where there is none."""
+        wanted = _key(f"{asked[1]} 0")
+        for line in printed.splitlines():
+            if wanted is not None and not line.startswith("#") and _key(line) == wanted:
+                match = _SAMPLE.fullmatch(line.strip())
+                return _number(match[3]) if match else None
+        return None
+
+    def title(self, asked: tuple[str, str]) -> str:
+        """Return the sample and the file."""
+        return f"{asked[1]} of {asked[0]}"
 
 
 class Rate:
@@ -85,3 +122,6 @@ def _number(word: t.Any) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) and abs(value) <= MAX_VALUE else None
+
+
+SOURCES = (Command(), File())

@@ -10,23 +10,22 @@ from __future__ import annotations
 import contextlib
 import datetime
 import difflib
+import functools
 import itertools
 import json
-import math
 import re
 import statistics
 import typing as t
 import urllib.parse
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import promql
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import (
-    ANSWER_SECONDS,
-    MAX_BYTES,
-    Access,
-    Server,
-    SourceError,
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, schema, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import (
+    base,
+    lineage,
+    promql,
+    server,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import SourceError
 
 MAX_NAMES = 3
 # Of the names that a server has, so many are compared with one that it does not know, and no longer ones.
@@ -34,8 +33,6 @@ MAX_COMPARED = 500
 MAX_NAME = 200
 # As results keep them: more is no real rate or time, and sums stay finite.
 MAX_VALUE = 1e100
-# A server gives at most 11,000 in one answer.
-MAX_POINTS = 10_000
 # Of a server of several stores, of which one is lost, a sum would be too small without a word: Thanos and
 # VictoriaMetrics fail instead. Others ignore these.
 _WHOLE = {"partial_response": "false", "deny_partial_response": "1"}
@@ -53,132 +50,60 @@ _WITHOUT_JSON = {
     504: _NOT_NOW,
 }
 
-_SAMPLE: schema.Schema = {
-    "type": "array",
-    "prefixItems": [{"type": "number"}, schema.text(100)],
-    "minItems": 2,
-    "maxItems": 2,
-}
+_Sample = tuple[float, t.Annotated[str, parts.at_most(100)]]
+_Text = t.Annotated[str, parts.at_most(4096)]
 # From Prometheus 3 on, a label may have any name, such as service.name.
-_LABELS = schema.mapping(schema.text(4096), 100)
-_DATA = schema.Checker(
-    {
-        "type": "object",
-        "required": ["resultType", "result"],
-        "properties": {"resultType": schema.text(20), "result": {"type": "array"}},
-    }
-)
-_OF_VECTOR: schema.Schema = {
-    "type": "object",
-    "required": ["metric", "value"],
-    "properties": {"metric": _LABELS, "value": _SAMPLE},
-}
-_VECTOR = schema.Checker(_OF_VECTOR)
-_VECTORS = schema.Checker({"type": "array", "items": _OF_VECTOR})
-_MATRIX = schema.Checker(
-    {
-        "type": "object",
-        "required": ["metric", "values"],
-        "properties": {"metric": _LABELS, "values": schema.items(_SAMPLE, 11_000)},
-    }
-)
-_SCALAR = schema.Checker(_SAMPLE)
-# Of a server's rules only what makes series: alerts and what else servers add is nobody's concern here.
-_RULES = schema.Checker(
-    {"type": "object", "required": ["groups"], "properties": {"groups": schema.items({"type": "object"}, 100_000)}}
-)
-_GROUP = schema.Checker(
-    {
-        "type": "object",
-        "required": ["rules", "interval"],
-        "properties": {
-            "rules": {"type": "array"},
-            "interval": {"type": "number", "exclusiveMinimum": 0, "maximum": schema.MAX_SECONDS},
-        },
-    }
-)
-_RULE = schema.Checker(
-    {
-        "type": "object",
-        "required": ["name", "query"],
-        "properties": {
-            "name": schema.text(4096),
-            "query": schema.text(promql.MAX_CHARACTERS),
-            "labels": schema.or_null(schema.mapping(schema.text(4096), 100)),
-        },
-    }
-)
-_BUILD = schema.Checker({"type": "object"})
+_Labels = t.Annotated[dict[parts.Key, _Text], parts.at_most(100)]
+
+
+class _Sent(parts.Part, frozen=True, forbid_unknown_fields=False):
+    """What a server sends: what else it adds is nobody's concern here."""
+
+
+class _Data(_Sent, frozen=True, rename="camel"):
+    result_type: t.Annotated[str, parts.at_most(20)]
+    result: list[t.Any]
+
+
+class _Series(_Sent, frozen=True):
+    metric: _Labels
+
+
+class _Vector(_Series, frozen=True):
+    value: _Sample
+
+
+class _Matrix(_Series, frozen=True):
+    values: t.Annotated[list[_Sample], parts.at_most(11_000)]
+
+
+_One = t.TypeVar("_One", bound=_Series)
+
+
+class _Rules(_Sent, frozen=True, rename="camel"):
+    """Of a server's rules only what makes series counts, and alerts do not."""
+
+    groups: t.Annotated[list[dict[str, t.Any]], parts.at_most(100_000)]
+    group_next_token: t.Any = None
+
+
+class _Group(_Sent, frozen=True):
+    rules: list[t.Any]
+    interval: t.Annotated[float, parts.msgspec.Meta(gt=0, le=schema.MAX_SECONDS)]
+
+
+class _Rule(_Sent, frozen=True):
+    name: _Text
+    query: t.Annotated[str, parts.at_most(promql.MAX_CHARACTERS)]
+    labels: _Labels | None = None
+
+
 # Samples of this time say how far apart a series has them; twice as long as Prometheus lets a series go without one.
 INTERVAL_MINUTES = 10
 MAX_JOBS = 50
 MAX_SERIES_NAMES = 1000
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _MATCHER = re.compile(r"([a-zA-Z_][a-zA-Z0-9_]*)\s*=~?\s*\"((?:[^\"\\]|\\.)*)\"")
-
-
-class Rule(t.NamedTuple):
-    """A recording rule.
-
-    Attributes:
-        name: of the series that it makes.
-        query: what it makes them from.
-        labels: those that it gives them.
-        seconds: between two evaluations.
-    """
-
-    name: str
-    query: str
-    labels: t.Mapping[str, str]
-    seconds: float
-
-    def can_make(self, selector: promql.Selector) -> bool:
-        """Return whether series of this rule can be among those of a selector that names them."""
-        fits = all(self.labels.get(label, value) == value for label, value in selector.equal.items())
-        return fits and not any(self.labels.get(label) == value for label, value in selector.unlike.items())
-
-
-class Series(t.NamedTuple):
-    """The points of a metric.
-
-    Attributes:
-        points: (seconds since the epoch, value), in the order of time, without those that are no finite number.
-        expected: how many there should be.
-    """
-
-    points: tuple[tuple[float, float], ...]
-    expected: int
-
-
-class Asked:
-    """What a range query asks for, in milliseconds, as servers keep time.
-
-    Args:
-        begin: the first moment.
-        end: the last moment.
-        step: seconds between two points; more where there would be too many.
-
-    Attributes:
-        expected: how many points there should be.
-    """
-
-    def __init__(self, begin: datetime.datetime, end: datetime.datetime, step: float) -> None:
-        self._begin, self._end = (round(moment.timestamp() * 1000) for moment in (begin, end))
-        seconds = (self._end - self._begin) / 1000
-        self._step = round(max(step, math.ceil(seconds / MAX_POINTS)) * 1000)
-        self.expected = (self._end - self._begin) // self._step + 1
-
-    @property
-    def fields(self) -> dict[str, str]:
-        """The fields of the request."""
-        return {
-            name: f"{value / 1000:.3f}"
-            for name, value in (("start", self._begin), ("end", self._end), ("step", self._step))
-        }
-
-    def has(self, moment: float) -> bool:
-        """Return whether a moment is one of those asked for; a server may say any number."""
-        return self._begin - 1 <= moment * 1000 <= self._end + 1
 
 
 class Prometheus:
@@ -190,8 +115,10 @@ class Prometheus:
         most: bytes of an answer.
     """
 
-    def __init__(self, access: Access, seconds: float = ANSWER_SECONDS, most: int = MAX_BYTES) -> None:
-        self._server = Server(access, seconds, most)
+    def __init__(
+        self, access: server.Access, seconds: float = server.ANSWER_SECONDS, most: int = server.MAX_BYTES
+    ) -> None:
+        self._server = server.Server(access, seconds, most)
 
     def at_most(self, seconds: float) -> contextlib.AbstractContextManager[None]:
         """Limit the time of all queries within a block together."""
@@ -204,16 +131,15 @@ class Prometheus:
             SourceError: it gives none, or the server does not answer.
         """
         with self._server.border():
-            data = self._asked("query", {"query": query})
-            if data["resultType"] == "scalar":
-                self._check(_SCALAR, data["result"])
-                sample = data["result"]
-            else:
-                sample = self._single(query, data, "vector", _VECTOR)["value"]
-            value = _number(sample[1])
+            data = self._asked("query", {"query": query}, _Data)
+            is_scalar = data.result_type == "scalar"
+            alone = {"metric": {}, "value": data.result}
+            sample = self._made(alone, _Vector) if is_scalar else self._single(query, data, "vector", _Vector)
+            written = sample.value[1]
+            value = _number(written)
             if value is None:
                 raise self._server.error(
-                    f" gives {self._server.line(sample[1], 40)} for {_readable(query)}, which is no number to judge by"
+                    f" gives {self._server.line(written, 40)} for {_readable(query)}, which is no number to judge by"
                 )
             return value
 
@@ -228,22 +154,21 @@ class Prometheus:
             SourceError: the server does not answer, or there are more.
         """
         with self._server.border():
-            data = self._asked("query", {"query": query})
-            if data["resultType"] != "vector":
-                sent = self._server.line(data["resultType"], 40)
+            data = self._asked("query", {"query": query}, _Data)
+            if data.result_type != "vector":
+                sent = self._server.line(data.result_type, 40)
                 raise self._server.error(
                     f" answers {_readable(query)} with a {sent}: it has to be a number for each series"
                 )
-            if len(data["result"]) > most:
-                raise self._server.error(f" has {len(data['result'])} series for {_readable(query)}, more than {most}")
-            self._check(_VECTORS, data["result"])
+            if len(data.result) > most:
+                raise self._server.error(f" has {len(data.result)} series for {_readable(query)}, more than {most}")
             return [
-                (series["metric"], value)
-                for series in data["result"]
-                if (value := _number(series["value"][1])) is not None
+                (series.metric, value)
+                for series in self._made(data.result, list[_Vector])
+                if (value := _number(series.value[1])) is not None
             ]
 
-    def over(self, query: str, begin: datetime.datetime, end: datetime.datetime, step: float) -> Series:
+    def over(self, query: str, begin: datetime.datetime, end: datetime.datetime, step: float) -> base.Series:
         """Return the points of a query between two moments.
 
         Args:
@@ -255,43 +180,41 @@ class Prometheus:
         Raises:
             SourceError: there is no series, or the server does not answer.
         """
-        asked = Asked(begin, end, step)
+        asked = base.Asked(begin, end, step)
         with self._server.border():
-            data = self._asked("query_range", {"query": query, **asked.fields})
-            values = self._single(query, data, "matrix", _MATRIX)["values"]
+            data = self._asked("query_range", {"query": query, **asked.fields}, _Data)
+            values = self._single(query, data, "matrix", _Matrix).values
             # VictoriaMetrics moves a range to multiples of the step; a point before the range is one of the arm before.
             points = {
-                float(moment): number
+                moment: number
                 for moment, value in values
                 if asked.has(moment) and (number := _number(value)) is not None
             }
-            return Series(tuple(sorted(points.items())), asked.expected)
+            return base.Series(tuple(sorted(points.items())), asked.expected)
 
-    def rules(self) -> dict[str, tuple[Rule, ...]]:
+    def rules(self) -> dict[str, tuple[lineage.Rule, ...]]:
         """Return the recording rules of the server, by the names of their series.
 
         Raises:
             SourceError: it does not show them, or not all of them.
         """
         with self._server.border():
-            data = self._asked("rules", {"type": "record"}, checker=_RULES)
-            if data.get("groupNextToken"):
+            data = self._asked("rules", {"type": "record"}, _Rules)
+            if data.group_next_token:
                 raise self._server.error(" shows only a part of its rules")
-            rules: dict[str, tuple[Rule, ...]] = {}
-            for group in data["groups"]:
+            rules: dict[str, tuple[lineage.Rule, ...]] = {}
+            for group in data.groups:
                 # Not every server leaves out alerts when it is asked to.
                 recording = [
                     entry
                     for entry in group.get("rules") or ()
                     if isinstance(entry, dict) and entry.get("type") == "recording"
                 ]
-                if recording:
-                    self._check(_GROUP, group)
                 for entry in recording:
-                    self._check(_RULE, entry)
-                    rule = Rule(entry["name"], entry["query"], entry.get("labels") or {}, float(group["interval"]))
+                    seconds, sent = self._made(group, _Group).interval, self._made(entry, _Rule)
+                    rule = lineage.Rule(sent.name, sent.query, sent.labels or {}, seconds)
                     rules[rule.name] = (*rules.get(rule.name, ()), rule)
-            if not data["groups"] and not self._is_prometheus():
+            if not data.groups and not self._is_prometheus():
                 raise self._server.error(" shows no rules, and only Prometheus itself is known to have none then")
             return rules
 
@@ -299,8 +222,16 @@ class Prometheus:
         """Return whether the server says of its build what Prometheus and Thanos do:
         others answer with no rules where they do not know them.
         """
-        build = self._asked("status/buildinfo", {}, checker=_BUILD)
+        build = self._asked("status/buildinfo", {}, dict[str, t.Any])
         return "revision" in build and "application" not in build
+
+    @functools.cached_property
+    def _lineage(self) -> lineage.Lineage:
+        return lineage.Lineage(self)
+
+    def looks_back(self, query: str, declared: float | None) -> base.Path:
+        """Return how far back a query counts; see `base.Server`."""
+        return self._lineage.looks_back(query, declared)
 
     def names(self, selector: promql.Selector) -> list[str]:
         """Return the names of the series that a selector has now.
@@ -309,12 +240,11 @@ class Prometheus:
             SourceError: the server does not answer, or there are too many.
         """
         with self._server.border():
-            result = self._asked("query", {"query": f"count by (__name__) ({selector.written})"})["result"]
-            for series in result[: MAX_SERIES_NAMES + 1]:
-                self._check(_VECTOR, series)
+            result = self._asked("query", {"query": f"count by (__name__) ({selector.written})"}, _Data).result
+            found = [self._made(series, _Vector) for series in result[: MAX_SERIES_NAMES + 1]]
             if len(result) > MAX_SERIES_NAMES:
                 raise self._server.error(f" has series of {len(result)} names for {_readable(selector.written)}")
-            return [series["metric"].get("__name__", "") for series in result]
+            return [series.metric.get("__name__", "") for series in found]
 
     def interval(self, selector: promql.Selector) -> float | None:
         """Return the seconds between two samples of the series that a selector has, as the samples say;
@@ -328,26 +258,25 @@ class Prometheus:
         """
         with self._server.border():
             query = f"topk by (job) (1, count_over_time({selector.written}[{INTERVAL_MINUTES}m]))"
-            of_jobs = self._asked("query", {"query": query})["result"]
+            of_jobs = self._asked("query", {"query": query}, _Data).result
             if len(of_jobs) > MAX_JOBS:
                 raise self._server.error(f" has series of {len(of_jobs)} jobs for {_readable(selector.written)}")
-            return max((self._of_one(selector, series) for series in of_jobs), default=None)
+            return max((self._of_one(selector, self._made(series, _Vector)) for series in of_jobs), default=None)
 
-    def _of_one(self, selector: promql.Selector, vector: t.Any) -> float:
+    def _of_one(self, selector: promql.Selector, vector: _Vector) -> float:
         """Return the seconds between two samples of one series."""
-        self._check(_VECTOR, vector)
-        labels = [f"{_quoted_label(label)}={_quoted(value)}" for label, value in vector["metric"].items()]
+        labels = [f"{_quoted_label(label)}={_quoted(value)}" for label, value in vector.metric.items()]
         head, _brace, tail = selector.written.partition("{")
         inside = tail.rstrip().removesuffix("}").rstrip().removesuffix(",")
         exact = f"{head}{{{', '.join(filter(None, [inside, *labels]))}}}"
-        result = self._asked("query", {"query": f"{exact}[{INTERVAL_MINUTES}m]"})["result"]
+        result = self._asked("query", {"query": f"{exact}[{INTERVAL_MINUTES}m]"}, _Data).result
         gaps: list[float] = []
         for series in result[:1]:
             samples = (
                 [*(series.get("values") or ()), *(series.get("histograms") or ())] if isinstance(series, dict) else []
             )
-            self._check(_MATRIX, {"metric": {}, "values": [[moment, ""] for moment, *_value in samples]})
-            moments = sorted({float(moment) for moment, *_value in samples})
+            made = self._made({"metric": {}, "values": [(moment, "") for moment, *_value in samples]}, _Matrix)
+            moments = sorted({moment for moment, _none in made.values})
             gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
         if not gaps:
             raise self._server.error(
@@ -358,17 +287,17 @@ class Prometheus:
         median = statistics.median(gaps)
         return round(median, 1) or median
 
-    def _single(self, query: str, data: dict[str, t.Any], kind: str, checker: schema.Checker) -> dict[str, t.Any]:
+    def _single(self, query: str, data: _Data, name: str, kind: type[_One]) -> _One:
         """Return the only series of an answer."""
-        if data["resultType"] != kind:
-            sent = self._server.line(data["resultType"], 40)
+        if data.result_type != name:
+            sent = self._server.line(data.result_type, 40)
             raise self._server.error(
                 f" answers {_readable(query)} with a {sent}: a metric has to be one number for each host"
             )
-        result = data["result"]
-        if not result:
+        if not data.result:
             raise self._server.error(f" has no series for {_readable(query)}{self._other_names(query)}")
-        for series in result[:2]:
+        found: list[_One] = []
+        for series in data.result[:2]:
             if (
                 isinstance(series, dict)
                 and not {"value", "values"} & set(series)
@@ -378,17 +307,16 @@ class Prometheus:
                     f" gives a histogram for {_readable(query)}: ask for one number of it, such as"
                     " histogram_quantile(0.99, ...)"
                 )
-            self._check(checker, series)
-        if len(result) > 1:
-            first, second = result[0]["metric"], result[1]["metric"]
+            found.append(self._made(series, kind))
+        if len(found) > 1:
+            first, second = found[0].metric, found[1].metric
             differ = sorted(label for label in {*first, *second} if first.get(label) != second.get(label))
             raise self._server.error(
-                f" has {len(result)} series for {_readable(query)}, which differ by"
+                f" has {len(data.result)} series for {_readable(query)}, which differ by"
                 f" {self._server.line(', '.join(differ), 100) or 'nothing'}: a metric has to be one number for each"
                 " host, so sum them or name one"
             )
-        only: dict[str, t.Any] = result[0]
-        return only
+        return found[0]
 
     def _other_names(self, query: str) -> str:
         """Return which values the labels of a query have on this server that are like those it names."""
@@ -398,7 +326,7 @@ class Prometheus:
             try:
                 known = [
                     candidate
-                    for candidate in self._asked(f"label/{urllib.parse.quote(label, safe='')}/values", {}, list)
+                    for candidate in self._asked(f"label/{urllib.parse.quote(label, safe='')}/values", {}, list[t.Any])
                     if isinstance(candidate, str)
                 ]
             except SourceError:
@@ -408,7 +336,7 @@ class Prometheus:
                 return f": it knows no {label} {text.line(value, 80)!r}; there is {names}"
         return ": it was not scraped lately, or has another name there"
 
-    def _asked(self, path: str, wanted: dict[str, str], kind: type = dict, checker: schema.Checker = _DATA) -> t.Any:
+    def _asked(self, path: str, wanted: dict[str, str], kind: type[parts.Made]) -> parts.Made:
         """Return the data of an answer."""
         status, sent, body = self._server.ask(f"api/v1/{path}", {**wanted, **_WHOLE})
         problem = _OF_STATUS.get(status)
@@ -439,15 +367,13 @@ class Prometheus:
         if document.get("isPartial") is True:
             raise self._server.error(" answers with a part of its numbers: one of its stores is lost")
         data = document.get("data")
-        if not isinstance(data, kind):
+        if data is None:
             raise self._server.error(": its answer has no data")
-        if kind is dict:
-            self._check(checker, data)
-        return data
+        return self._made(data, kind)
 
-    def _check(self, checker: schema.Checker, data: t.Any) -> None:
+    def _made(self, data: t.Any, kind: type[parts.Made]) -> parts.Made:
         try:
-            checker.check(data)
+            return parts.converted(data, kind)
         except text.BorderError as error:
             # It quotes the beginning of a value, in which the whole of a credential is not found any more.
             why = "" if self._server.is_repeated(json.dumps(data)) else f": {text.line(error, 200)}"
@@ -485,3 +411,17 @@ def _nearest(value: str, known: t.Sequence[str]) -> list[str]:
 
 def _readable(query: str) -> str:
     return text.line(query, 200)
+
+
+class Query(base.MetricSource):
+    """A query to the Prometheus server."""
+
+    key, settings = "query", ("query",)
+    about = "PromQL, one number for this host"
+
+    def connect(self, get: t.Callable[[str], t.Any]) -> Prometheus:
+        """Return the server."""
+        return Prometheus(server.access(get))
+
+
+SOURCES = (Query(),)

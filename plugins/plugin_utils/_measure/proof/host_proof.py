@@ -9,6 +9,12 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Facts, Measured as Siblings
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import HostResult
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_hosts.proof import (
+    Instrument,
+    ProofAnswer,
+    Switch,
+    View,
+)
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import costs
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.comparisons import Comparison
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis.host_analysis import HostAnalysis
@@ -23,50 +29,6 @@ METRIC = "wall_time"
 EFFECT = 0.05
 # How far the ends of the interval may be from the planted effect: the start of a sample's command is no more work.
 START = 0.005
-
-
-@dataclasses.dataclass(frozen=True)
-class View:
-    """What one source says of the CPUs; ``reason`` where it says nothing of all or some of them."""
-
-    source: str
-    reason: str | None
-    cores: int | None
-    differences: tuple[str, ...]
-
-    @property
-    def is_of_kernel(self) -> bool:
-        """Whether it is a file of the kernel, and not a tool that reads such files."""
-        return "/" in self.source
-
-
-@dataclasses.dataclass(frozen=True)
-class Instrument:
-    """Something to measure with; ``cost`` is a share of a CPU."""
-
-    name: str
-    reason: str | None
-    detail: str
-    cost: float | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Switch:
-    """Siblings offline, and the host as it was; seconds are None where it was refused, or in check mode."""
-
-    refused: str | None
-    failed: bool
-    conflicts: int
-    seconds_off: float | None
-    seconds_back: float | None
-    cpus: str
-    different: t.Mapping[str, t.Sequence[str]]
-    not_restored: tuple[str, ...]
-
-    @property
-    def is_as_before(self) -> bool:
-        """Whether everything is as it was."""
-        return not any(self.different.values()) and not self.not_restored
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +110,7 @@ class HostProof:
 def of_host(
     name: str,
     facts: Facts | None,
-    answer: t.Mapping[str, t.Any],
+    answer: ProofAnswer,
     measured: Siblings | None,
     siblings_reason: str | None,
 ) -> HostProof:
@@ -161,15 +123,14 @@ def of_host(
         measured: of smt_probe.
         siblings_reason: why there is none, or None.
     """
-    switch = answer["switch"]
     return HostProof(
         name,
         facts=facts,
-        kernel=answer["kernel"],
-        views=tuple(View(**{**view, "differences": tuple(view["differences"])}) for view in answer["views"]),
-        instruments=tuple(Instrument(**instrument) for instrument in answer["instruments"]),
-        switch=None if switch is None else Switch(**{**switch, "not_restored": tuple(switch["not_restored"])}),
-        recorded=answer["recorded"],
+        kernel=answer.kernel,
+        views=answer.views,
+        instruments=answer.instruments,
+        switch=answer.switch,
+        recorded=answer.recorded,
         measured=measured,
         siblings_reason=siblings_reason,
     )

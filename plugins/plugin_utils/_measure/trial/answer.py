@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import decisions, verdicts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.pooled import leave_one_out
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import (
     assumptions,
@@ -64,7 +65,7 @@ def disagreements(trial: Trial, comparisons: t.Sequence[effects.Comparison]) -> 
     return lines
 
 
-def lost(trial: Trial, written: t.Mapping[str, t.Sequence[records.WrittenPeriod]]) -> list[str]:
+def lost(trial: Trial, written: t.Mapping[str, t.Sequence[records.Period]]) -> list[str]:
     """Return a sentence about the periods that are over and have no value of the primary metric,
     with the reason of the first; none where all have one.
 
@@ -120,7 +121,7 @@ def rests_on(trial: Trial, comparisons: t.Sequence[effects.Comparison], periods:
         ),
         "They take for granted that an arm leaves nothing behind for the counted part of the next period.",
     ]
-    if trial.looks_back_seconds is not None:
+    if trial.looks_back_seconds is not parts.UNSET:
         ages = (
             f"up to {trial.looks_back_seconds:.3g} s before it, and the first {trial.settle_seconds:g} s of a period"
             " are not counted"

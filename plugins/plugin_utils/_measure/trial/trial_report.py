@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import verdicts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
 
 SCHEMA_NAME, SCHEMA_VERSION = "threadwise.smt/trial-report", 1
@@ -88,7 +88,7 @@ SCHEMA = schema.published(
     "What a trial of arms on live hosts says",
     "smt_trial_results/RUN/results.json on the controller; also while the trial runs, of what is known by then.",
     schema.whole(
-        trial=schema.about(trials.SCHEMA, "The trial, as in trial.json."),
+        trial=schema.about(records.SCHEMA, "The trial, as in trial.json."),
         answer=schema.about(_SENTENCES, "The answer, a sentence for each candidate."),
         others=schema.about(
             _SENTENCES,

@@ -18,8 +18,7 @@ import pathlib
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import spending
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.files import folders, result_files
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import records
 
@@ -69,14 +68,14 @@ class TrialDirectory:
         """Write the design of a trial that begins.
 
         Args:
-            content: of ``trial.json``, from :meth:`records.Trial.written`.
+            content: of ``trial.json``, from :func:`records.written`.
 
         Raises:
             TrialFileError: there is a trial of that name, or the file cannot be written.
         """
-        if len(content) > trials.MAX_BYTES:
+        if len(content) > records.MAX_BYTES:
             raise TrialFileError(
-                f"{self.path / TRIAL}: {len(content)} bytes, more than the {trials.MAX_BYTES} that are read again:"
+                f"{self.path / TRIAL}: {len(content)} bytes, more than the {records.MAX_BYTES} that are read again:"
                 " take fewer hosts or periods"
             )
         with _errors_of(self.path), self._opened(make=True) as folder, folder.locked(_LOCK, LOCK_SECONDS):
@@ -103,7 +102,7 @@ class TrialDirectory:
                 " by it"
             )
         with self._named(self.path / TRIAL):
-            return records.trial_of(text.parse(content.decode("utf-8", errors="replace")))
+            return records.trial_of(content.decode("utf-8", errors="replace"))
 
     def host_file(self, host: str) -> pathlib.Path:
         """Return the file with a host's periods, a JSON document a line."""
@@ -120,8 +119,8 @@ class TrialDirectory:
             BorderError: its files cannot be read, or what they hold is not of this host; the message names the file and
                 the reason.
         """
-        periods = self._lines(self.host_file(host), trials.PERIOD)
-        ends = self._lines(self.ended_file(host), trials.ENDED)
+        periods = self._lines(self.host_file(host), records.Period)
+        ends = self._lines(self.ended_file(host), records.End)
         with self._named(self.host_file(host)):
             return records.part(trial, host, periods, ends)
 
@@ -131,9 +130,9 @@ class TrialDirectory:
         Raises:
             BorderError: they cannot be read, or are not valid.
         """
-        documents = self._lines(self.path / LOOKS, trials.LOOK)
+        taken = self._lines(self.path / LOOKS, records.Look)
         with self._named(self.path / LOOKS):
-            return records.looks(documents)
+            return records.looks(taken)
 
     def append(self, path: pathlib.Path, line: str) -> None:
         """Add a line to a file, and flush it to disk.
@@ -146,7 +145,7 @@ class TrialDirectory:
             TrialFileError: it cannot be written.
         """
         with _errors_of(path), self._opened() as folder, self._place(folder, path) as place:
-            place.append(path.name, line.encode("utf-8"), trials.MAX_BYTES)
+            place.append(path.name, line.encode("utf-8"), records.MAX_BYTES)
 
     @contextlib.contextmanager
     def alone(self) -> t.Iterator[None]:
@@ -163,7 +162,7 @@ class TrialDirectory:
 
     def write_end(self, reason: str) -> None:
         """The same for a caller that has the files alone."""
-        content = records.written({"reason": reason}, trials.STOPPED)
+        content = records.written(records.Stopped(reason))
         with _errors_of(self.path / ENDED), self._opened() as folder:
             if not folder.has(ENDED):
                 folder.write(ENDED, io.BytesIO(content.encode("utf-8")))
@@ -177,22 +176,20 @@ class TrialDirectory:
             content = self._read(self.path / ENDED)
             if content is None:
                 return None
-            document = text.parse(content.decode("utf-8", errors="replace"))
-            trials.STOPPED.check(document)
+            return parts.decoded(content.decode("utf-8", errors="replace"), records.Stopped).reason
         except text.BorderError as error:
             return f"somebody else ended the trial by {ENDED}, which cannot be read: {error}"
-        return str(document["reason"])
 
-    def _lines(self, path: pathlib.Path, checker: schema.Checker) -> list[records.TrialRecord]:
+    def _lines(self, path: pathlib.Path, kind: type[parts.Made]) -> list[parts.Made]:
         content = self._read(path)
         with self._named(path):
-            return records.lines(content or b"", checker)
+            return records.lines(content or b"", kind)
 
     def _read(self, path: pathlib.Path) -> bytes | None:
         """Return the content of a file, None where there is none."""
         try:
             with self._opened() as folder, self._place(folder, path) as place:
-                return place.read(path.name, trials.MAX_BYTES)
+                return place.read(path.name, records.MAX_BYTES)
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -17,6 +17,7 @@ import typing as t
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.time_limits import HostLostError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots.reboot import SwitchError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import host_check
 
 # Checks that a host can miss before its rollback timer ends: one slow answer must not end a trial.
@@ -74,8 +75,8 @@ class Readings(t.Protocol):
             checked: what the host said at this check.
         """
 
-    def of_period(self, begin: datetime.datetime, end: datetime.datetime) -> dict[str, t.Any]:
-        """Return ``metrics`` and ``series`` of a period's record."""
+    def of_period(self, begin: datetime.datetime, end: datetime.datetime) -> records.Read:
+        """Return what the metrics are over a period, and their points."""
 
     def start_period(self) -> None:
         """Forget what belongs to the period before."""
@@ -84,7 +85,7 @@ class Readings(t.Protocol):
 class Files(t.Protocol):
     """Where a host's part of the trial is written."""
 
-    def period(self, record: dict[str, t.Any]) -> None:
+    def period(self, record: records.Period) -> None:
         """Write the record of a period, and take the looks that are due; raises BorderError,
         which ends the host's part.
         """
@@ -138,7 +139,7 @@ class Follower:
         self._arm: str | None = None
         self._is_touched = False
         self._switched_at = -math.inf
-        self._events: list[dict[str, str]] = []
+        self._events: list[records.Event] = []
 
     def follow(self, schedule: t.Sequence[str], first: int, begin: float) -> str | None:
         """Follow the schedule until its end, or until the host has to go back.
@@ -181,19 +182,21 @@ class Follower:
         clock_moved = (ended - started).total_seconds() - (self._clock.now() - running)
         invalid = reason or _clock_was_set(clock_moved) or _too_little_is_left(self._times, end - settled)
         counted = ended - datetime.timedelta(seconds=end - settled) if invalid is None else started
-        taken = self._readings.of_period(counted, ended) if invalid is None else {"metrics": {}, "series": {}}
+        metrics, series = self._readings.of_period(counted, ended) if invalid is None else ({}, {})
         self._files.period(
-            {
-                "period": number,
-                "arm": arm,
-                "started": _written(started),
-                "counted_from": _written(counted),
-                "ended": _written(ended),
-                "complete": invalid is None,
-                "reason": invalid,
-                **taken,
-                "events": self._events,
-            }
+            records.Period(
+                number=number,
+                arm=arm,
+                started=_written(started),
+                counted_from=_written(counted),
+                ended=_written(ended),
+                complete=invalid is None,
+                reason=invalid,
+                metrics=metrics,
+                series=series,
+                events=tuple(self._events),
+                block=0,
+            )
         )
         return reason
 
@@ -248,7 +251,7 @@ class Follower:
             self.online_after = self._host.restore()
 
     def _note(self, event: str, detail: str) -> None:
-        self._events.append({"at": _written(self._clock.wall()), "event": event, "detail": detail})
+        self._events.append(records.Event(_written(self._clock.wall()), event, detail))
 
 
 def _clock_was_set(seconds: float) -> str | None:

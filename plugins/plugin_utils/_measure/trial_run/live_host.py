@@ -16,6 +16,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.time_l
     HostLostError,
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.answers import StateAnswer, TrialWorkersAnswer
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots.reboot import SwitchError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import arm_states, host_check
 
@@ -65,10 +66,10 @@ class AnsibleHost:
         """
         arguments = {**arm_states.options(arm), **self._options, "rollback_after": timer_seconds}
         try:
-            answer = self._calls.ask("smt_state", arguments, SWITCH_SECONDS)
+            answer = self._calls.ask(StateAnswer, "smt_state", arguments, SWITCH_SECONDS)
         except HostFailedError as failure:
             raise SwitchError(str(failure)) from None
-        return host_check.parse_online(answer["after"]["online"])
+        return host_check.parse_online(answer.after.online)
 
     def after_switch(self, before: int) -> str | None:
         """Let the service follow its CPUs; return what went wrong, or which services did not count them again.
@@ -96,11 +97,11 @@ class AnsibleHost:
     def _old_numbers(self, before: int) -> str | None:
         """Return which programs still run as with the CPUs from before; None where none does."""
         try:
-            answer = self._calls.ask("smt_trial_workers", {"cpus": before}, CALL_SECONDS)
+            answer = self._calls.ask(TrialWorkersAnswer, "smt_trial_workers", {"cpus": before}, CALL_SECONDS)
         except HostFailedError as failure:
             return f"it is not known which services still believe in {before} CPUs: {failure}"
-        programs = [f"{consumer['unit']} ({consumer['has']})" for consumer in answer["consumers"]]
-        programs += [f"{worker['unit']} ({before} {worker['kind']} {worker['name']})" for worker in answer["workers"]]
+        programs = [f"{consumer.unit} ({consumer.has})" for consumer in answer.consumers]
+        programs += [f"{worker.unit} ({before} {worker.kind} {worker.name})" for worker in answer.workers]
         if not programs:
             return None
         why = (

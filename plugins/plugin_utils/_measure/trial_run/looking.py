@@ -13,7 +13,6 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.evaluation.selection import length
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text as border_text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import evidence, records, units
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import directory
 from ansible_collections.threadwise.smt.plugins.plugin_utils._page import wording
@@ -32,8 +31,8 @@ class Known:
         unreadable: host -> what is wrong with its files.
     """
 
-    periods: dict[str, t.Sequence[records.WrittenPeriod]]
-    ends: dict[str, records.WrittenEnd]
+    periods: dict[str, t.Sequence[records.Period]]
+    ends: dict[str, records.End]
     unreadable: dict[str, str]
 
     @property
@@ -64,7 +63,7 @@ class HostFiles:
         self._files, self._trial, self._host, self._say, self._elapsed = files, trial, host, say, elapsed
         self._parent = os.getppid()
 
-    def period(self, record: records.TrialRecord) -> None:
+    def period(self, record: records.Period) -> None:
         """Write the record of a period, say so where it is the last one of all hosts, and take the looks that are due.
 
         Raises:
@@ -84,7 +83,7 @@ class HostFiles:
             seen = known(self._files, self._trial)
             if self._host in seen.unreadable:
                 raise directory.TrialFileError(seen.unreadable[self._host])
-            self._show_progress(record["period"], seen)
+            self._show_progress(record.number, seen)
             self._look(seen)
 
     def stopped(self) -> str | None:
@@ -92,9 +91,9 @@ class HostFiles:
         # Ansible's workers have a session of their own, and survive a playbook that is killed.
         return "ansible-playbook has ended" if os.getppid() != self._parent else self._files.ended()
 
-    def ended(self, record: records.TrialRecord) -> None:
+    def ended(self, record: records.End) -> None:
         """Write how the host's part ended; looks do not wait for it any more."""
-        self._files.append(self._files.ended_file(self._host), records.written(record, trials.ENDED))
+        self._files.append(self._files.ended_file(self._host), records.written(record))
         with self._files.alone():
             self._look(known(self._files, self._trial))
 
@@ -145,8 +144,8 @@ class HostFiles:
         if len(looks.taken) == len(taken.taken):
             return
         last = looks.taken[-1]
-        look = {"at": now(), "units": last.blocks, "share": last.share, "decided": looks.decided}
-        self._files.append(self._files.path / directory.LOOKS, records.written(look, trials.LOOK))
+        look = records.Look(at=now(), units=last.blocks, share=last.share, decided=t.cast("t.Any", looks.decided))
+        self._files.append(self._files.path / directory.LOOKS, records.written(look))
         self._show(looks, seen.complete, sum(blocks.values()))
         if len(looks.decided) == len(self._trial.arms) - 1:
             self._files.write_end(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import lineage, prometheus
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import base
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import MetricSource, Server
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run.settings import (
     MAX_SECONDS,
     Metric,
@@ -25,7 +26,7 @@ class Longest(t.NamedTuple):
     """How far back the metrics of a trial count, by the one that counts most.
 
     Attributes:
-        seconds: the age of the oldest sample that is a part of a value; at most lineage.ENDLESS.
+        seconds: the age of the oldest sample that is a part of a value; at most base.ENDLESS.
         said: a sentence about that metric, without its end.
     """
 
@@ -33,22 +34,21 @@ class Longest(t.NamedTuple):
     said: str
 
 
-def of_metrics(metrics: t.Sequence[Metric], source: prometheus.Prometheus | None, check: float) -> Longest:
+def of_metrics(metrics: t.Sequence[Metric], servers: t.Mapping[MetricSource, Server], check: float) -> Longest:
     """Return how far back the metrics of a host count.
 
     Args:
         metrics: the metrics.
-        source: the metrics server; None where no metric is a query.
+        servers: the server of each source that has one.
         check: seconds between two readings of what is read on the host.
 
     Raises:
         NotKnownError: neither the server nor the user says it of a metric; the message names it and the way out.
     """
-    windows = [_on_host(metric, check) for metric in metrics if metric.origin.is_on_host]
-    if source is not None:
-        known = lineage.Lineage(source)
-        with source.at_most(ANSWERS_SECONDS):
-            windows += [_of_query(metric, known) for metric in metrics if not metric.origin.is_on_host]
+    windows = [_on_host(metric, check) for metric in metrics if metric.origin.command]
+    for source, server in servers.items():
+        with server.at_most(ANSWERS_SECONDS):
+            windows += [_of_server(metric, server) for metric in metrics if metric.origin.source is source]
     return max(windows, key=lambda window: window.seconds)
 
 
@@ -86,22 +86,22 @@ def refuse(longest: Longest, period: float, settle: float) -> None:
 def _on_host(metric: Metric, check: float) -> Longest:
     # A rate is that since the check before.
     seconds = max(metric.looks_back or 0.0, check if metric.origin.counter else 0.0)
-    return _longest(metric, lineage.Path(seconds, ("it is read on the host",)))
+    return _longest(metric, base.Path(seconds, ("it is read on the host",)))
 
 
-def _of_query(metric: Metric, known: lineage.Lineage) -> Longest:
+def _of_server(metric: Metric, server: Server) -> Longest:
     try:
-        return _longest(metric, known.looks_back(metric.origin.query, metric.looks_back))
-    except lineage.NotKnownError as error:
-        raise lineage.NotKnownError(
+        return _longest(metric, server.looks_back(metric.origin.asked, metric.looks_back))
+    except base.NotKnownError as error:
+        raise base.NotKnownError(
             f"how far back {metric.name} counts is not known: {error}. Say it as looks_back of {metric.name} in"
             " smt_trial_metrics, such as looks_back: 2m"
         ) from None
 
 
-def _longest(metric: Metric, path: lineage.Path) -> Longest:
+def _longest(metric: Metric, path: base.Path) -> Longest:
     clauses = [*path.said[:MAX_CLAUSES], *(["and so on"] if len(path.said) > MAX_CLAUSES else [])]
-    age = "any time" if path.seconds >= lineage.ENDLESS else f"up to {lineage.span(path.seconds)}"
+    age = "any time" if path.seconds >= base.ENDLESS else f"up to {base.span(path.seconds)}"
     return Longest(
         path.seconds, f"{metric.name} counts samples from {age} before ({'; '.join(clauses) or 'it has no range'})"
     )

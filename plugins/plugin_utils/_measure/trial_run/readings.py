@@ -9,12 +9,12 @@ import datetime
 import math
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import on_host, prometheus
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import base, on_host
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import Origin, Series
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import SourceError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import guardrails
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import guardrails, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import host_check
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run.settings import Limit, Metric, Origin
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run.settings import Limit, Metric
 
 # How long a source may give no number before the host goes back: longer than a restart of a metrics server that is
 # well.
@@ -39,7 +39,7 @@ class HostReadings:
     Args:
         metrics: the metrics.
         limits: the guardrails.
-        server: the Prometheus server, None where nothing asks for one.
+        servers: the server of each source that has one.
         wall: returns the time of day.
         step: seconds between two points of a query.
     """
@@ -48,11 +48,11 @@ class HostReadings:
         self,
         metrics: t.Sequence[Metric],
         limits: t.Sequence[Limit],
-        server: prometheus.Prometheus | None,
+        servers: t.Mapping[base.MetricSource, base.Server],
         wall: t.Callable[[], datetime.datetime],
         step: float,
     ) -> None:
-        self._metrics, self._limits, self._server, self._wall = metrics, limits, server, wall
+        self._metrics, self._limits, self._servers, self._wall = metrics, limits, servers, wall
         self._step = step
         self._guards = {
             limit.name: guardrails.Guard(limit.name, limit.above, limit.below, limit.seconds, BLIND_SECONDS)
@@ -68,7 +68,7 @@ class HostReadings:
     @property
     def commands(self) -> list[list[str]]:
         """The argv of each command that a check runs on the host."""
-        return [list(origin.command) or on_host.command_for_file(origin.file) for origin in self._origins()]
+        return [origin.command for origin in self._origins()]
 
     def start_period(self) -> None:
         """Forget the points of the period before."""
@@ -89,10 +89,10 @@ class HostReadings:
             reasons += [self._guards[limit.name].feed(now, *self._now(limit.origin, read)) for limit in self._limits]
         return next((reason for reason in reasons if reason is not None), None)
 
-    def of_period(self, begin: datetime.datetime, end: datetime.datetime) -> dict[str, t.Any]:
-        """Return ``metrics`` and ``series`` of a period's record."""
-        metrics: dict[str, t.Any] = {}
-        series: dict[str, t.Any] = {}
+    def of_period(self, begin: datetime.datetime, end: datetime.datetime) -> records.Read:
+        """Return what the metrics are over a period, and their points."""
+        metrics: dict[str, records.Reading] = {}
+        series: dict[str, records.Points] = {}
         with self._in_time():
             of_metrics = [(metric, *self._over(metric, begin, end)) for metric in self._metrics]
         for metric, metric_series, failure in of_metrics:
@@ -111,18 +111,15 @@ class HostReadings:
                 if enough
                 else None
             )
-            metrics[metric.name] = {
-                "value": value,
-                "points": len(metric_series.points),
-                "expected": metric_series.expected,
-                "reason": why or None,
-            }
-            places = range(0, len(metric_series.points), max(1, -(-len(metric_series.points) // trials.MAX_POINTS)))
-            series[metric.name] = [
-                [round(metric_series.points[place][0] - begin.timestamp(), 3), metric_series.points[place][1]]
+            metrics[metric.name] = records.Reading(
+                value, len(metric_series.points), metric_series.expected, why or None
+            )
+            places = range(0, len(metric_series.points), max(1, -(-len(metric_series.points) // records.MAX_POINTS)))
+            series[metric.name] = tuple(
+                (round(metric_series.points[place][0] - begin.timestamp(), 3), metric_series.points[place][1])
                 for place in places
-            ]
-        return {"metrics": metrics, "series": series}
+            )
+        return metrics, series
 
     def load(self, name: str) -> Reading:
         """Return what a metric of a query is now, and why there is nothing."""
@@ -132,13 +129,13 @@ class HostReadings:
     def _origins(self) -> list[Origin]:
         """Return the sources on the host, each once."""
         every = [metric.origin for metric in self._metrics] + [limit.origin for limit in self._limits]
-        return list(dict.fromkeys(origin for origin in every if origin.is_on_host))
+        return list(dict.fromkeys(origin for origin in every if origin.command))
 
     def _read_on_host(self, now: float, printed: t.Sequence[str]) -> dict[Origin, Reading]:
         readings = {}
         for origin, output in zip(self._origins(), printed):
-            value = on_host.of_file(output, origin.sample) if origin.file else on_host.of_command(output)
-            why = "" if value is not None else f"{_title(origin)} gave no number"
+            value = origin.source.number(origin.asked, output)
+            why = "" if value is not None else f"{origin.source.title(origin.asked)} gave no number"
             if origin.counter:
                 value = self._rates.setdefault(origin, on_host.Rate()).feed(now, value)
             readings[origin] = Reading(value, why or "its rate needs two readings")
@@ -147,29 +144,30 @@ class HostReadings:
     def _now(self, origin: Origin, read: t.Mapping[Origin, Reading]) -> Reading:
         if origin in read:
             return read[origin]
-        if self._server is None:
+        if origin.command:
             return Reading(None, "it is read on the host")
         try:
-            return Reading(self._server.instant(origin.query), "")
+            return Reading(self._servers[origin.source].instant(origin.asked), "")
         except SourceError as error:
             return Reading(None, str(error))
 
-    def _over(self, metric: Metric, begin: datetime.datetime, end: datetime.datetime) -> tuple[prometheus.Series, str]:
-        if metric.origin.is_on_host or self._server is None:
+    def _over(self, metric: Metric, begin: datetime.datetime, end: datetime.datetime) -> tuple[Series, str]:
+        if metric.origin.command:
             # As many as there were checks: a host that answers slowly is checked less often.
             expected = sum(begin.timestamp() <= moment <= end.timestamp() for moment in self._moments)
             points = tuple(
                 point for point in self._points.get(metric.name, ()) if begin.timestamp() <= point[0] <= end.timestamp()
             )
-            return prometheus.Series(points, expected), ""
+            return Series(points, expected), ""
         try:
-            return self._server.over(metric.origin.query, begin, end, self._step), ""
+            server = self._servers[metric.origin.source]
+            return server.over(metric.origin.asked, begin, end, self._step), ""
         except SourceError as error:
-            return prometheus.Series((), prometheus.Asked(begin, end, self._step).expected), str(error)
+            return Series((), base.Asked(begin, end, self._step).expected), str(error)
 
-    def _in_time(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self._server is None else self._server.at_most(ANSWERS_SECONDS)
-
-
-def _title(origin: Origin) -> str:
-    return f"{origin.sample} of {origin.file}" if origin.file else " ".join(origin.command)
+    @contextlib.contextmanager
+    def _in_time(self) -> t.Iterator[None]:
+        with contextlib.ExitStack() as limits:
+            for server in self._servers.values():
+                limits.enter_context(server.at_most(ANSWERS_SECONDS))
+            yield

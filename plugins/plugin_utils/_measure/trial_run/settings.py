@@ -11,6 +11,9 @@ import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.options.smt_trial_design import RANGES
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.base import Origin
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.registry import sources
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import SourceError
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import records
 
 # No duration is longer than the longest period.
@@ -21,8 +24,7 @@ CONTINUE, END = "continue", "end"
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s|m|min|h)?")
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
-_SOURCES = ("query", "command", "file")
-_OF_SOURCES = (*_SOURCES, "sample", "counter")
+_OF_SOURCES = (*(name for source in sources() for name in source.settings), "counter")
 _OF_METRICS = ("name", "unit", "better", "primary", "per", "looks_back", *_OF_SOURCES)
 _OF_GUARDRAILS = ("name", "above", "below", "for", *_OF_SOURCES)
 
@@ -31,32 +33,7 @@ class TrialSettingsError(Exception):
     """A setting of a trial is not valid; the message names it and what is allowed."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Origin:
-    """Where a number comes from, by exactly one of the first three.
-
-    Attributes:
-        query: a query to the Prometheus server; empty for the others.
-        command: the argv of a command on the host that prints a number.
-        file: a file on the host in Prometheus' text format.
-        sample: of a file, the name of one of its samples, with its labels.
-        counter: whether the number only grows, and its rate counts.
-    """
-
-    query: str = ""
-    command: tuple[str, ...] = ()
-    file: str = ""
-    sample: str = ""
-    counter: bool = False
-
-    @property
-    def is_on_host(self) -> bool:
-        """Whether the number is read on the host."""
-        return not self.query
-
-
-@dataclasses.dataclass(frozen=True)
-class Metric(records.Metric):
+class Metric(records.Metric, frozen=True):
     """A metric of the service, with its source.
 
     Attributes:
@@ -67,6 +44,11 @@ class Metric(records.Metric):
 
     origin: Origin
     looks_back: float | None
+
+    @property
+    def written(self) -> records.Metric:
+        """Itself as a trial has it."""
+        return records.Metric(self.name, self.unit, self.better, self.is_primary, self.per)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,30 +228,20 @@ def _name(entry: dict[str, t.Any], where: str) -> str:
 
 
 def _origin(entry: dict[str, t.Any], where: str) -> Origin:
-    given = [source for source in _SOURCES if entry.get(source)]
+    given = [source for source in sources() if entry.get(source.key)]
     if len(given) != 1:
         raise TrialSettingsError(
-            f"{where}: {text.line(entry.get('name'), 60)} has {len(given)} sources: give one of {', '.join(_SOURCES)}"
+            f"{where}: {text.line(entry.get('name'), 60)} has {len(given)} sources: give one of"
+            f" {', '.join(source.key for source in sources())}"
         )
-    command = entry.get("command") or []
-    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
-        raise TrialSettingsError(
-            f"{where}: command is {text.line(command, 80)}: it must be a list of arguments, such as [cat, /run/rate]"
-        )
-    if bool(entry.get("file")) != bool(entry.get("sample")):
-        raise TrialSettingsError(
-            f"{where}: file and sample belong together: the file on the host, and the name of one of its samples"
-        )
-    counter = entry.get("counter", False)
-    if not isinstance(counter, bool) or (counter and given == ["query"]):
+    try:
+        asked = {source: source.asked(entry) for source in sources()}
+    except SourceError as error:
+        raise TrialSettingsError(f"{where}: {error}") from None
+    origin = Origin(given[0], asked[given[0]], entry.get("counter", False))
+    if not isinstance(origin.counter, bool) or (origin.counter and not origin.command):
         raise TrialSettingsError(f"{where}: counter is true or false, and not for a query, which has rate() of its own")
-    return Origin(
-        str(entry.get("query") or ""),
-        tuple(command),
-        str(entry.get("file") or ""),
-        str(entry.get("sample") or ""),
-        counter,
-    )
+    return origin
 
 
 def _number(given: object, where: str) -> float:

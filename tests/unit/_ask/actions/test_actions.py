@@ -35,6 +35,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions.user_v
     is_for_all,
     is_reserved,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.answers import StateAnswer
 from ansible_collections.threadwise.smt.plugins.plugin_utils._preflight import variables
 
 MIB = 1024 * 1024
@@ -82,7 +83,11 @@ def test_a_long_answer_is_read_and_what_the_module_reads_on_a_local_connection_i
 )
 def test_no_answer_and_a_wrong_one_are_a_failure(printed, said):
     action = object.__new__(base.HostAction)
-    action._kind, action._host, action._task = "smt_state", "web01", types.SimpleNamespace(action="smt_state")
+    action._kind, action._host, action._task = (
+        StateAnswer,
+        "web01",
+        types.SimpleNamespace(action="smt_state"),
+    )
     found = action._accepted(printed)
     assert found["failed"] is True and found["msg"].startswith("web01: ") and said in found["msg"]
     assert found["msg"].isprintable() and len(found["msg"]) < 1000

@@ -12,6 +12,7 @@ import subprocess
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.actions import progress, time_limits
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.parts import UNSET
 
 METRIC = {"name": "throughput", "value": 78.04, "unit": "MB/s"}
 LAST = {"workload": "gzip", "placement": "siblings", "arm": "SMT on", "metric": METRIC, "workers": 2}
@@ -30,7 +31,7 @@ NASTY = "\x1b[2J\n\u202e\x9b" + "x" * 200
     ],
 )
 def test_a_line_tells_how_far_and_what_was_measured_last(changed, line):
-    assert progress.line({**PROGRESS, **changed}) == line
+    assert progress.line(progress.parse(json.dumps({**PROGRESS, **changed}))) == line
 
 
 NUMBERS = ("Infinity", "NaN", "1e400", "1" + "0" * 15, "-" + "9" * 5000)
@@ -55,12 +56,12 @@ def test_hostile_words_make_one_harmless_line():
     [
         (3, [0.0, 0.1, 0.26, 0.3, 0.55, 0.6, 0.8, 0.99, 1.0], [0.26, 0.55, 0.8]),
         # What was not seen in time gets no line later.
-        (3, [0.1, 0.9, 0.95, None], [0.9]),
+        (3, [0.1, 0.9, 0.95, UNSET], [0.9]),
     ],
 )
 def test_each_part_of_a_plan_gets_a_line_once(lines, fractions, expected):
     shown = progress.Shown(lines)
-    assert [one for one in fractions if shown.is_due({"phase": "measuring", "fraction": one})] == expected
+    assert [one for one in fractions if shown.is_due(progress.Progress(phase="measuring", fraction=one))] == expected
 
 
 def test_a_call_without_an_answer_is_given_up_with_its_process_also_when_it_tries_anew():

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 import importlib
 import json
 import pathlib
@@ -14,7 +13,9 @@ import re
 import subprocess
 import sys
 import tracemalloc
+from typing import Annotated, Literal
 
+import answer_maker
 import jsonschema_rs
 import night
 import pytest
@@ -28,6 +29,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import 
     schema,
     text,
 )
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.host_result import HostResult
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import compliance, policy, survey
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet.status import Status
 from hypothesis import given, settings, strategies as st
@@ -52,32 +54,32 @@ def with_facts(**changed):
 
 def test_an_answer_keeps_its_fields_alone_and_facts_beside_our_own_are_refused():
     beside = {"compliance": 5, "add_host": {"host_name": "x"}, "ansible_stats": {"data": 5}, "failed": False}
-    found = answers.accept("smt_facts", "motd\n" + answer(**beside, _ansible_x=1, deprecations=[1]))
+    found = answer_maker.accepted("smt_facts", "motd\n" + answer(**beside, _ansible_x=1, deprecations=[1]))
     assert set(found) == {"changed", "ansible_facts"}
     for more in ({"smt_survey_page": "inventory/host_vars/x.yml"}, {"ansible_connection": "local"}):
         with pytest.raises(text.BorderError, match="ansible_facts"):
-            answers.accept("smt_facts", answer(ansible_facts={"smt": FACTS, **more}))
+            answer_maker.accepted("smt_facts", answer(ansible_facts={"smt": FACTS, **more}))
 
 
 def test_of_a_failure_nothing_is_kept_but_its_words_and_the_affinity_conflicts():
     beside = {"verdict": {"status": "compliant"}, "unreachable": True, "exception": "Traceback\x1b[2J"}
     for said in (True, "yes", 1, [1], {"a": 1}):
-        actual = answers.accept("smt_facts", answer(failed=said, msg=ESCAPE + "x" * 9000, **beside))
+        actual = answer_maker.accepted("smt_facts", answer(failed=said, msg=ESCAPE + "x" * 9000, **beside))
         assert set(actual) == {"failed", "msg", "exception"} and "\x1b" not in actual["exception"]
         assert actual["msg"].isprintable() and "web02" in actual["msg"] and len(actual["msg"]) < 5000
         assert actual["failed"] is True
     pinned = {"failed": True, "msg": "1 conflict", "affinity_conflicts": ["CPU 3: pid 812 sleep"]}
-    assert answers.accept("smt_state", json.dumps({**pinned, "changed": True, "compliance": 5})) == pinned
+    assert answer_maker.accepted("smt_state", json.dumps({**pinned, "changed": True, "compliance": 5})) == pinned
     with pytest.raises(text.BorderError, match="affinity_conflicts"):
-        answers.accept("smt_state", json.dumps({**pinned, "affinity_conflicts": [{}]}))
+        answer_maker.accepted("smt_state", json.dumps({**pinned, "affinity_conflicts": [{}]}))
 
 
 def test_warnings_are_lines_for_a_terminal_and_that_of_a_real_module_arrives():
     """Modules of ansible-core 2.19 and later send the text inside of an event."""
-    actual = answers.accept("smt_facts", answer(warnings=[ESCAPE, {"msg": ESCAPE}, 7, *["x"] * 1000]))
+    actual = answer_maker.accepted("smt_facts", answer(warnings=[ESCAPE, {"msg": ESCAPE}, 7, *["x"] * 1000]))
     assert len(actual["warnings"]) == answers.MAX_WARNINGS and all(one.isprintable() for one in actual["warnings"])
     for odd in (None, 7, {"msg": None}, {}, {"event": None}, {"event": {"msg": 7}}):
-        assert "warnings" not in answers.accept("smt_facts", answer(warnings=[odd]))
+        assert "warnings" not in answer_maker.accepted("smt_facts", answer(warnings=[odd]))
     program = (
         "from ansible.module_utils import basic\n"
         "basic._ANSIBLE_ARGS = b'{\"ANSIBLE_MODULE_ARGS\": {}}'\n"
@@ -88,13 +90,13 @@ def test_warnings_are_lines_for_a_terminal_and_that_of_a_real_module_arrives():
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     warnings = json.loads(printed)["warnings"]
-    assert answers.accept("smt_facts", answer(warnings=warnings))["warnings"] == ["the disk is nearly full"]
+    assert answer_maker.accepted("smt_facts", answer(warnings=warnings))["warnings"] == ["the disk is nearly full"]
 
 
 def test_what_is_no_answer_is_recognised_and_what_is_not_sound_is_refused():
     for printed in ("", "sh: 1: python3: not found", "x" * 100, "}"):
         with pytest.raises(answers.NoAnswerError):
-            answers.accept("smt_facts", printed)
+            answer_maker.accepted("smt_facts", printed)
     for printed, words in (
         ("{" + '"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),
         ('{"a": NaN}', "finite"),
@@ -104,7 +106,7 @@ def test_what_is_no_answer_is_recognised_and_what_is_not_sound_is_refused():
         ('{"a": }', "not a complete JSON document"),
     ):
         with pytest.raises(text.BorderError, match=words):
-            answers.accept("smt_facts", printed)
+            answer_maker.accepted("smt_facts", printed)
 
 
 @pytest.mark.parametrize(
@@ -128,14 +130,14 @@ def test_what_is_no_answer_is_recognised_and_what_is_not_sound_is_refused():
 )
 def test_facts_of_no_machine_are_refused(changed, words):
     with pytest.raises(text.BorderError, match=words):
-        answers.accept("smt_facts", with_facts(**changed))
+        answer_maker.accepted("smt_facts", with_facts(**changed))
 
 
 def test_refusing_costs_little_memory_and_a_host_that_knows_nothing_passes():
     printed = with_facts(sibling_groups=[EVERYTHING] * 1000, nodes={str(number): EVERYTHING for number in range(1000)})
     tracemalloc.start()
     with pytest.raises(text.BorderError):
-        answers.accept("smt_facts", printed)
+        answer_maker.accepted("smt_facts", printed)
     _now, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 20 * answers.MIB
@@ -242,7 +244,7 @@ def test_a_new_fact_is_documented_and_read_and_that_is_all():
     new = {"microcode": {"type": "str", "description": "Such as V(0xf0)."}, "more": {"type": "list"}}
     kind = parts.with_documented(facts.Facts, {**new, "less": {"type": "dict"}}, facts.BY_TYPE)
     known, wanted = parts.schema_of(kind), policy.DesiredState("enabled")
-    assert known["required"] == facts.SMT["required"] and "less" not in known["properties"]
+    assert known["required"] == parts.schema_of(facts.Facts)["required"] and "less" not in known["properties"]
     assert known["properties"]["microcode"]["description"] == "Such as 0xf0."
     before = parts.converted(FACTS, kind)
     assert parts.plain(before) == FACTS
@@ -282,7 +284,10 @@ def schemas():
     (root,) = plugin_utils.__path__
     for path in sorted(pathlib.Path(root).rglob("*.py")):
         importlib.import_module(".".join([plugin_utils.__name__, *path.relative_to(root).with_suffix("").parts]))
-    return [results.SCHEMA, *(one.schema for one in gc.get_objects() if isinstance(one, schema.Checker))]
+    kinds = [parts.Part]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return [parts.schema_of(kind) for kind in kinds]
 
 
 def parts_of(one):
@@ -298,12 +303,10 @@ PATTERNS = sorted({part["pattern"] for part in PARTS if "pattern" in part})
 
 
 def test_every_schema_says_only_what_is_checked():
-    assert {"resultType", "counted_from", "units", "ansible_facts"} <= {
-        name for part in PARTS for name in part.get("properties", {})
-    }
+    assert {"counted_from", "units", "ansible_facts"} <= {name for part in PARTS for name in part.get("properties", {})}
     for part in PARTS:
         types = part.get("type", [])
-        assert set(part) <= KEYWORDS, part
+        assert {key for key in part if not key.startswith("x-")} <= KEYWORDS, part
         assert set([types] if isinstance(types, str) else types) <= TYPES, part
         assert not any(isinstance(one, (dict, list)) for one in part.get("enum", ())), part
 
@@ -313,79 +316,83 @@ def test_a_pattern_means_the_same_everywhere(pattern):
     assert PORTABLE.fullmatch(CLASS.sub("x", pattern)) and "(?" not in pattern
     # The end of a text is \Z in Python, where $ may also be before a last newline.
     python = re.compile(rf"{pattern[:-1]}\Z")
-    check = schema.Checker({"type": "string", "pattern": pattern}).check
+    kind = Annotated[str, parts.text_of(None, pattern)]
 
     @settings(max_examples=night.number(6, 25), deadline=None, database=None, derandomize=True)
     @given(st.from_regex(python) | st.from_regex(pattern) | st.text(max_size=6))
     def compare(value):
         # Half a pair is refused before anything else is asked.
         value = value.encode("utf-8", "replace").decode()
-        assert accepts(check, value) == bool(python.search(value)), value
+        assert accepts(kind, value) == bool(python.search(value)), value
 
     compare()
 
 
-def accepts(check, value):
+def accepts(kind, value):
     try:
-        check(value)
+        parts.converted(value, kind)
     except text.BorderError:
         return False
     return True
 
 
-OBJECT = schema.strict(("a",), a=schema.or_null(schema.count(5)), b=schema.text(3, r"^[a-z]*$"))
+class Made(parts.Part):
+    """A part with a limit of each kind."""
+
+    a: Annotated[int, parts.between(0, 5)] | None
+    b: Annotated[str, parts.text_of(3, "^[a-z]*$")] | parts.Unset = parts.UNSET
 
 
-SHORT = schema.mapping(OBJECT, 1, "^[a-z]$")
-PAIR = {"type": "array", "prefixItems": [schema.BOOL, schema.TEXT]}
+MAPPING = Annotated[dict[Annotated[str, parts.text_of(None, "^[a-z]$")], Made], parts.at_most(2)]
+FLAGS = Annotated[tuple[bool, ...], parts.from_to(1, 2)]
+WORD = Literal["x"] | None
 
 
 @pytest.mark.parametrize(
     ("one", "value", "said"),
     [
-        (OBJECT, [], "the document: expected `object`, got `array`"),
-        (OBJECT, {"b": ""}, "the document: object missing required field `a`"),
-        (OBJECT, {"a": 1, "more": 2}, "the document: object contains unknown field `more`"),
-        (OBJECT, {"a": -1}, "a: expected `int` >= 0"),
-        (OBJECT, {"a": 10**99}, "a: expected `int` <= 5"),
-        (OBJECT, {"a": True}, "a: expected `int | null`, got `bool`"),
-        (OBJECT, {"a": 1.5}, "a: expected `int | null`, got `float`"),
-        (OBJECT, {"a": 1, "b": "xxxx"}, "b: expected `str` of length <= 3"),
-        (OBJECT, {"a": 1, "b": "x\n"}, r"b: expected `str` matching regex '^[a-z]*\\Z'"),
-        (schema.one_of("x", None), 1, "the document: expected `str | null`, got `int`"),
-        (schema.one_of("x", None), "y", "the document: invalid enum value 'y'"),
-        (schema.mapping(OBJECT, 2), {"k": {"a": 1}, "l": {"a": "1"}}, "l.a: expected `int | null`, got `str`"),
-        (schema.mapping(OBJECT, 1), {"k": {"a": 1}, "l": {"a": 1}}, "the document: expected `object` of length <= 1"),
-        (SHORT, {"K": {"a": 1}}, r"the document: expected `str` matching regex '^[a-z]\\Z'"),
-        (schema.items(schema.BOOL, 2), [True, False, True], "the document: expected `array` of length <= 2"),
-        (schema.items(schema.BOOL, 2), [True, 0], "1: expected `bool`, got `int`"),
-        ({**schema.items(schema.BOOL, 2), "minItems": 1}, [], "the document: expected `array` of length >= 1"),
-        (PAIR, [True, 1], "1: expected `str`, got `int`"),
-        (PAIR, [], "the document: expected `array` of length 2, got 0"),
-        ({"type": "number", "exclusiveMinimum": 0}, 0.0, "the document: expected `float` > 0.0"),
-        ({"const": "x"}, "y", "the document: invalid enum value 'y'"),
+        (Made, [], "the document: expected `object`, got `array`"),
+        (Made, {"b": ""}, "the document: object missing required field `a`"),
+        (Made, {"a": 1, "more": 2}, "the document: object contains unknown field `more`"),
+        (Made, {"a": -1}, "a: expected `int` >= 0"),
+        (Made, {"a": 10**99}, "a: expected `int` <= 5"),
+        (Made, {"a": True}, "a: expected `int | null`, got `bool`"),
+        (Made, {"a": 1.5}, "a: expected `int | null`, got `float`"),
+        (Made, {"a": 1, "b": "xxxx"}, "b: expected `str` of length <= 3"),
+        (Made, {"a": 1, "b": "x\n"}, r"b: expected `str` matching regex '^[a-z]*\\Z'"),
+        (WORD, 1, "the document: expected `str | null`, got `int`"),
+        (WORD, "y", "the document: invalid enum value 'y'"),
+        (MAPPING, {"k": {"a": 1}, "l": {"a": "1"}}, "l.a: expected `int | null`, got `str`"),
+        (MAPPING, {key: {"a": 1} for key in "klm"}, "the document: expected `object` of length <= 2"),
+        (MAPPING, {"K": {"a": 1}}, r"the document: expected `str` matching regex '^[a-z]\\Z'"),
+        (FLAGS, [True, False, True], "the document: expected `array` of length <= 2"),
+        (FLAGS, [True, 0], "1: expected `bool`, got `int`"),
+        (FLAGS, [], "the document: expected `array` of length >= 1"),
+        (tuple[bool, str], [True, 1], "1: expected `str`, got `int`"),
+        (tuple[bool, str], [], "the document: expected `array` of length 2, got 0"),
+        (Annotated[float, parts.above(0, 1)], 0.0, "the document: expected `float` > 0.0"),
     ],
 )
 def test_what_is_refused_is_said_with_its_place_and_the_reason(one, value, said):
     with pytest.raises(text.BorderError) as caught:
-        schema.Checker(one).check(value)
+        parts.converted(value, one)
     assert str(caught.value) == said
 
 
 def test_what_is_at_a_limit_passes_and_a_long_value_hides_no_reason_and_is_shown_escaped():
-    one_of, evil = schema.one_of(True, False, 1, 0), "\x9b\u202e" * 9000
-    limits = (OBJECT, {"a": 5, "b": "xxx"}), (schema.text(2), "😀😀"), (one_of, True), (one_of, 1)
-    for one, value in (*limits, (schema.NUMBER, -(2.0**62))):
-        schema.Checker(one).check(value)
+    evil = "\x9b\u202e" * 9000
+    limits = (Made, {"a": 5, "b": "xxx"}), (Annotated[str, parts.at_most(2)], "😀😀"), (answers.Flag, True)
+    for one, value in (*limits, (answers.Flag, 1), (parts.Number, -(2.0**62))):
+        parts.converted(value, one)
     for one, value, reason in (
-        (schema.text(300), "x" * 9000, "`str` of length <= 300"),
-        (schema.mapping(schema.BOOL, 5), {evil: True}, "matching regex"),
-        (schema.BOOL, evil, "expected `bool`"),
-        (schema.one_of("a"), evil, "invalid enum value"),
-        (OBJECT, {"a": 1, evil: 1}, "object contains unknown field"),
+        (Annotated[str, parts.at_most(300)], "x" * 9000, "`str` of length <= 300"),
+        (MAPPING, {evil: {"a": 1}}, "matching regex"),
+        (bool, evil, "expected `bool`"),
+        (WORD, evil, "invalid enum value"),
+        (Made, {"a": 1, evil: 1}, "object contains unknown field"),
     ):
         with pytest.raises(text.BorderError) as caught:
-            schema.Checker(one).check(value)
+            parts.converted(value, one)
         said = str(caught.value)
         assert reason in said and said.isprintable() and len(said) < 250
 
@@ -412,8 +419,8 @@ def places(data, at=()):
 def test_the_place_is_the_one_that_another_library_names():
     """The place is looked for step by step, and jsonschema-rs, asked for the whole document, says the same."""
     whole = json.loads(json.dumps(result_maker.result(blocks=1, shape=(1, 2, 2))))
-    check, library = schema.Checker(results.SCHEMA).check, jsonschema_rs.Draft202012Validator(results.SCHEMA)
-    check(whole)
+    library = jsonschema_rs.Draft202012Validator(results.SCHEMA)
+    parts.converted(whole, HostResult)
     source, refused = random.Random(17), 0
     for at in source.choices(places(whole), k=night.number(25, 100)):
         wrong = replaced(whole, at, source.choice([None, True, -1, 10**90, "", "a\n", [], {}, [None], {"": 0}]))
@@ -421,26 +428,25 @@ def test_the_place_is_the_one_that_another_library_names():
         if errors:
             refused += 1
             with pytest.raises(text.BorderError) as caught:
-                check(wrong)
+                parts.converted(wrong, HostResult)
             # Of a wrong key with a wrong value the library names the object.
             place = str(caught.value).partition(": ")[0]
             assert place in errors or place.rpartition(".")[0] in errors
         else:
-            check(wrong)
+            parts.converted(wrong, HostResult)
     assert 5 < refused < 100
 
 
 def test_what_is_not_json_or_nested_deeply_is_refused_and_without_the_library_nothing_passes(monkeypatch):
-    limits = {"type": ["number", "string", "array", "object", "null"], "minimum": 0, "maximum": 5, "maxLength": 9}
     for value in (float("nan"), float("inf"), -float("inf"), b"x", {1: 2}):
         with pytest.raises(text.BorderError):
-            schema.Checker({**schema.mapping(schema.TEXT, 5), **limits}).check(value)
+            parts.converted(value, parts.Number | parts.Text | MAPPING | None)
     deep = []
     for _level in range(50_000):
         deep = [deep]
     with pytest.raises(text.BorderError, match=r"^a\.0: expected `str`, got `array`$"):
-        schema.Checker(schema.whole(a=schema.items(schema.TEXT, 5))).check({"a": [deep]})
+        parts.converted({"a": [deep]}, dict[str, list[parts.Text]])
     lost = ModuleNotFoundError("No module named 'msgspec'", name="msgspec")
     monkeypatch.setattr(schema, "MISSING_LIBRARY", lost)
     with pytest.raises(ModuleNotFoundError):
-        schema.Checker(schema.BOOL).check(True)
+        parts.converted(True, bool)

@@ -17,8 +17,9 @@ import yaml
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage import look
 from ansible_collections.threadwise.smt.plugins.module_utils._set import facts as smt_facts
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import BorderError
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.usage import UsageAnswer
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.deciding import decisions, yields
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.fleet import survey
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.exposure import cores_in_use
@@ -149,13 +150,13 @@ ALONE = {"cores": [{**CORE, "cpus": [0], "several": [0.0, 0.0]}]}
 
 
 def test_the_border_lets_an_answer_through_and_no_other():
-    check, pair = answers.KINDS["smt_usage"].check, {"units": ["/a"], "seconds": 1.0}
-    check(answer())
+    pair = {"units": ["/a"], "seconds": 1.0}
+    parts.converted(answer(), UsageAnswer)
     works = ({"use": {**USE, "work": work}} for work in ([0.1], [0.1, 7.0]))
     units = ({"units": some} for some in ([{**UNITS[0], "ran": "many"}], [UNITS[0]] * 101))
     for wrong in (*works, *units, {"pairs": [pair]}, {"reason": "two\nlines"}):
         with pytest.raises(BorderError):
-            check(answer(**wrong))
+            parts.converted(answer(**wrong), UsageAnswer)
 
 
 # ---- sentences -------------------------------------------------------------------------------------------------------
@@ -259,7 +260,7 @@ def test_a_host_without_a_look_comes_first_and_then_those_with_the_least_room():
     hosts = [
         HostLook("empty", None, empty.answer),
         HostLook("full", None, full.answer),
-        HostLook("gone", "unreachable", {}),
+        HostLook("gone", "unreachable", None),
     ]
     assert [one.name for one in cores_in_use.ordered(hosts)] == ["gone", "full", "empty"]
 

@@ -8,11 +8,12 @@ import gzip
 import json
 import time
 
+import answer_maker
 import bmc_server
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._know.firmware import client
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, schema
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_hosts import firmware
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_hosts.firmware import Firmware
 
 ED = ["Enabled", "Disabled"]
 CPU01A, HT_ALL = [f"CPU01A{one}" for one in ("Auto", "Enabled", "Disabled")], "Hyper_Threading_ALL__F27F"
@@ -51,7 +52,7 @@ def test_each_recorded_form_says_where_it_is_from_and_has_an_expected_result():
 def test_a_recorded_form_is_read(form):
     with bmc_server.serving(bmc_server.recorded(form)) as bmc:
         found = bmc_server.read_from(bmc)
-    schema.Checker(firmware.FIRMWARE).check(found)
+    parts.converted(found, Firmware)
     system = found["systems"][-1]
     limits = [f"{one['attribute']}={one['value']}" for one in system["core_limits"]]
     fields = ("attribute", "value", "state", "staged", "allowed")
@@ -107,7 +108,7 @@ def asked(resources, **options):
 
 def test_its_facts_pass_the_border_in_check_mode_too_and_nothing_else_does():
     answer, bmc = asked(bmc_server.recorded("dell_idrac9"), check=True, kernel=bmc_server.ONE_THREAD)
-    firmware = answers.accept("smt_firmware_facts", json.dumps(answer))["ansible_facts"]["smt_firmware"]
+    firmware = answer_maker.accepted("smt_firmware_facts", json.dumps(answer))["ansible_facts"]["smt_firmware"]
     assert (answer["changed"], firmware["agrees"], firmware["systems"][0]["state"]) == (False, False, "enabled")
     assert [one["about"] for one in firmware["findings"]] == ["staged", "kernel"]
     # Nothing is written but the session.
@@ -116,8 +117,8 @@ def test_its_facts_pass_the_border_in_check_mode_too_and_nothing_else_does():
     # A machine between that runs the module may answer anything.
     for change in ({"bmc_address": "evil"}, {"smt_firmware": {**firmware, "x": 1}}):
         changed = {**answer, "ansible_facts": {**answer["ansible_facts"], **change}}
-        with pytest.raises(answers.text.BorderError):
-            answers.accept("smt_firmware_facts", json.dumps(changed))
+        with pytest.raises(text.BorderError):
+            answer_maker.accepted("smt_firmware_facts", json.dumps(changed))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,7 @@ def test_its_facts_pass_the_border_in_check_mode_too_and_nothing_else_does():
     ids=str,
 )
 def test_what_is_wrong_is_said(options, said):
-    answer = answers.accept("smt_firmware_facts", json.dumps(asked(bmc_server.small({}), **options)[0]))
+    answer = answer_maker.accepted("smt_firmware_facts", json.dumps(asked(bmc_server.small({}), **options)[0]))
     assert answer["failed"] and said in answer["msg"] and "exception" not in answer
 
 
@@ -357,5 +358,5 @@ BY_PATH = {"Attributes": SMALL, "AttributeRegistry": "/r"}
 def test_a_field_of_another_type_is_not_there(change):
     """Whatever it is, there are facts, and the border takes them."""
     found = bmc_server.read({**small(), **change}, bmc_server.kernel())
-    schema.Checker(firmware.FIRMWARE).check(found)
+    parts.converted(found, Firmware)
     assert all(one["state"] in ("enabled", "unknown") and one["staged"] is None for one in found["systems"])

@@ -107,7 +107,7 @@ def test_an_arm_that_is_in_effect_is_left_out_beside_the_host_as_found_alone(mem
 def test_what_the_host_does_not_have_is_left_out(memory):
     # Of this host more than half would be taken, not less.
     available = memory_facts.read_memory(HostFs(str(memory.root)))
-    pages = 16 + available["available"] // available["hugepage"]
+    pages = 16 + available.available // available.hugepage
     assert "more than half" in possible(memory, f"hugepages_{pages * 6 // 10}")[f"hugepages_{pages * 6 // 10}"]
     assert possible(memory, f"hugepages_{pages * 4 // 10}") == {}
     (memory.root / THP).unlink()

@@ -29,16 +29,12 @@ class Evaluated:
 
     def __init__(self, tmp_path, monkeypatch, **asked):
         self.host, self.happens, self.measured, self.said = RebootedHost(monkeypatch), {}, [], []
-        self.host.ask, self.host.answer = self.ask, self.host.ask
+        self.host.facts = FACTS
         monkeypatch.setattr(evaluation.display, "display", self.said.append)
         self.directory = tmp_path / "runs" / "r"
         given = {"host": "db1", "run": "r", "arms": ["smt_on", "nosmt"], "boots": 1, "budget": 80, "reboot_ok": True}
         more = {"reboot_timeout": 600, "allow_mitigations_off": False, "siblings": "kernel", "sample_seconds": "auto"}
         self.asked = evaluation.Asked(**given, **more, directory=self.directory, check_mode=False, **asked)
-
-    def ask(self, kind, module, arguments, task_vars):
-        answer = self.host.answer(kind, module, arguments, task_vars)
-        return {"ansible_facts": {"smt": FACTS}} if module == "smt_facts" else answer
 
     def evaluate(self, **options):
         if options.get("_step") == "describe":

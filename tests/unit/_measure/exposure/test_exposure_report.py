@@ -22,7 +22,7 @@ def test_nothing_of_a_host_is_markup_or_moves_the_terminal():
             method="counters",
             reason="<b>\x1b]0;x\x07",
         ),
-        HostLook("<i>web", "<u>why</u>", {}),
+        HostLook("<i>web", "<u>why</u>", None),
     ]
     page = exposure_report.page(hosts, AT)
     assert "<script>alert" not in page and "<b>\x1b" not in page and "<i>web" not in page and "<u>why" not in page
@@ -32,7 +32,7 @@ def test_nothing_of_a_host_is_markup_or_moves_the_terminal():
 
 
 def test_the_document_has_all_hosts():
-    made = exposure_report.document([looked(), HostLook("gone", "it is not reachable", {})], "2026-11-27T10:00:00Z")
+    made = exposure_report.document([looked(), HostLook("gone", "it is not reachable", None)], "2026-11-27T10:00:00Z")
     assert json.loads(json.dumps(made)) == made
     assert [one["host"] for one in made["hosts"]] == ["gone", "web01"]
     assert made["hosts"][1]["use"] == USE and made["hosts"][0]["reason"] == "it is not reachable"

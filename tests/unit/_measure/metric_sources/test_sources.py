@@ -4,6 +4,7 @@
 
 import contextlib
 import datetime
+import functools
 import gzip
 import itertools
 import json
@@ -15,6 +16,7 @@ import prometheus_server
 import pytest
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import (
+    base,
     lineage,
     on_host,
     prometheus,
@@ -180,7 +182,7 @@ def test_points_are_those_that_were_asked_for_in_order_and_once():
     others = [[moment, "9"] for moment in (1e308, -1e200, 10**99, 0, AT - 15, AT + 45, AT - 0.5, AT + 30.5)]
     no_numbers = [[AT + 15, value] for value in ("NaN", "+Inf", "-Inf", "1e101", "-1e308", "", "many", "1,5", "0x10")]
     found = over([AT + 30, "2"], *others, *no_numbers, [AT, "1"], [AT, "1"])
-    assert found == prometheus.Series(((AT, 1.0), (AT + 30, 2.0)), 3)
+    assert found == base.Series(((AT, 1.0), (AT + 30, 2.0)), 3)
     assert over([AT + 15, "2"], *no_numbers[:1]).points == ((AT + 15, 2.0),)
 
 
@@ -433,7 +435,7 @@ def test_answers_of_every_size_from_prometheus_itself(service):
         assert [value for _moment, value in found.points] == pytest.approx([moment * 1.1 for moment in moments])
     # About where Prometheus begins with chunks, and where nginx begins with files.
     for letters, doublings in ((1, 0), (1860, 0), (1960, 0), (2060, 0), (1000, 7), (1000, 10), (31, 17)):
-        data = asked._asked("query", {"query": labelled("x" * letters, doublings)})
+        data = asked._asked("query", {"query": labelled("x" * letters, doublings)}, dict)
         assert len(data["result"][0]["metric"]["a"]) == letters * 2**doublings and data["result"][0]["value"][1] == "7"
     with pytest.raises(server.SourceError, match="larger than 4 MiB"):
         asked.instant(labelled("x" * 32, 17))
@@ -457,12 +459,13 @@ def test_a_sample_of_a_file():
         ('escaped{path="C:\\\\DIR\\"x"}', 7.0),
         *((one, None) for one in ("broken", "requests_total", 'requests_total{code="200"}', "no such {sample")),
     ):
-        assert on_host.of_file(FILE, sample) == value, sample
+        assert on_host.File().number(("", sample), FILE) == value, sample
 
 
 def test_what_a_command_prints():
-    assert on_host.of_command("1.5\n") == 1.5
-    assert {on_host.of_command(one) for one in ("", "1 2", "NaN", "inf", "1e308", "\x1b[31m1", "many")} == {None}
+    number = functools.partial(on_host.Command().number, ())
+    assert number("1.5\n") == 1.5
+    assert {number(one) for one in ("", "1 2", "NaN", "inf", "1e308", "\x1b[31m1", "many")} == {None}
 
 
 def test_a_counter_has_a_rate_but_not_over_a_reset_or_a_gap():

@@ -13,6 +13,7 @@ import pathlib
 import random
 import shutil
 
+import answer_maker
 import facts_maker
 import jsonschema_rs
 import pytest
@@ -30,7 +31,7 @@ from ansible_collections.threadwise.smt.plugins.module_utils._measure.proof impo
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.sampling import quotas
 from ansible_collections.threadwise.smt.plugins.module_utils._set import facts as smt_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import change as smt_change
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers, facts as border, parts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import facts as border, parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.analysis import paired
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.proof import document, findings, host_proof, page
 from fake_host import Host
@@ -66,9 +67,9 @@ def facts_of_a_machine(tmp_path_factory):
 
 
 def answer(**changes):
-    given = {"changed": False, "kernel": "6.1.0-28-amd64", "views": [VIEW], "instruments": [CLOCK], "switch": SWITCH}
+    given = {"kernel": "6.1.0-28-amd64", "views": [VIEW], "instruments": [CLOCK], "switch": SWITCH}
     given["recorded"] = {"sys/devices/system/cpu/online": "0-3\n"}
-    return answers.accept("smt_proof_host", json.dumps({**given, **changes}))
+    return answer_maker.made("smt_proof_host", **{**given, **changes})
 
 
 def looked(facts, reason=None, **changes):

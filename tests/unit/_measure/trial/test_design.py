@@ -3,13 +3,11 @@
 """The design of a trial: balanced, opposite at the same time, fair; and its files, also those of somebody else."""
 
 import collections
-import copy
-import dataclasses
 import json
 
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.of_files import trials
+import trial_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial.design import PARALLEL, SWITCHBACK, Member
 
@@ -107,14 +105,12 @@ def a_trial(request):
     arms = {"smt_on": "SMT on", "smt_off_on_node_0": "SMT off on node 0"}
     drawn = design.draw(request.param, members, design.Wanted(tuple(arms), 24, 12, 6, 7))
     metrics = (records.Metric("p99", "s", "lower", True, None), records.Metric("rate", "", "higher", False, "p99"))
-    begun = ("october", "2026-11-23T12:00:00Z", tuple(arms), arms, metrics, "rate", ("errors above 1",))
-    return records.Trial(*begun, 0.01, 300.0, 60.0, drawn, 7)
+    return trial_maker.of_design(drawn, arms, metrics, "rate", ("errors above 1",))
 
 
 def test_a_trial_is_read_as_it_was_written(trial):
-    assert records.trial_of(json.loads(trial.written())) == trial
-    known = dataclasses.replace(trial, looks_back_seconds=60.0)
-    assert records.trial_of(json.loads(known.written())) == known
+    for one in (trial, parts.changed(trial, looks_back_seconds=60.0)):
+        assert records.trial_of(records.written(one, 1)) == one
 
 
 @pytest.mark.parametrize(
@@ -132,22 +128,22 @@ def test_a_trial_is_read_as_it_was_written(trial):
     ],
 )
 def test_a_design_of_somebody_else_is_refused(trial, place, value, about):
-    document = copy.deepcopy(trial.document())
+    document = parts.plain(trial)
     part = document
     for name in place[:-1]:
         part = part[name]
     part[place[-1]] = value
     with pytest.raises(text.BorderError, match=about):
-        records.trial_of(document)
+        records.trial_of(json.dumps(document))
 
 
 def test_periods_are_read_without_a_line_that_was_not_written_whole():
     line = json.dumps(PERIOD)
-    found = records.lines(f"{line}\n{line[: len(line) // 2]}".encode(), trials.PERIOD)
-    assert found == [PERIOD] and records.lines(b"", trials.PERIOD) == []
-    (period,) = records.complete(map(records.written_period, found))
+    found = records.lines(f"{line}\n{line[: len(line) // 2]}".encode(), records.Period)
+    assert parts.plain(found) == [PERIOD] and records.lines(b"", records.Period) == []
+    (period,) = records.complete(found)
     assert (period.number, period.arm, period.values) == (0, "smt_on", {"p99": 0.2})
-    assert records.complete([records.written_period({**PERIOD, "complete": False})]) == []
+    assert records.complete([parts.changed(found[0], complete=False)]) == []
 
 
 @pytest.mark.parametrize(
@@ -165,7 +161,7 @@ def test_periods_are_read_without_a_line_that_was_not_written_whole():
 )
 def test_a_line_that_is_not_valid_is_named(line):
     with pytest.raises(text.BorderError, match=r"^line 2: ") as caught:
-        records.lines(json.dumps(PERIOD).encode() + b"\n" + line.encode("latin-1") + b"\n", trials.PERIOD)
+        records.lines(json.dumps(PERIOD).encode() + b"\n" + line.encode("latin-1") + b"\n", records.Period)
     assert len(str(caught.value)) < 500
 
 
@@ -173,4 +169,4 @@ def test_a_line_that_is_not_valid_is_named(line):
 def test_looks_that_do_not_follow_each_other_are_refused(looks):
     made = [{"at": PERIOD["ended"], "units": units, "share": share, "decided": {}} for units, share in looks]
     with pytest.raises(text.BorderError):
-        records.looks(records.lines("".join(json.dumps(look) + "\n" for look in made).encode(), trials.LOOK))
+        records.looks(records.lines("".join(json.dumps(look) + "\n" for look in made).encode(), records.Look))

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the periods of a trial say: units, comparisons, looks, tests of what was assumed, and sentences of it all."""
 
-import dataclasses
-import datetime
 import functools
 import itertools
 import json
@@ -12,7 +10,9 @@ import random
 
 import night
 import pytest
+import trial_maker
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.statistics import spending
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.judgement import Judged
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import (
     answer,
@@ -25,9 +25,8 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial impo
 )
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial.records import (
     Metric,
+    Period,
     Reading,
-    Trial,
-    WrittenPeriod,
 )
 
 ON, OFF = "smt_on", "smt_off"
@@ -39,8 +38,8 @@ REQUESTS = Metric("requests", "1/s", "higher", False, None)
 def trial(hosts=8, periods=24, name=design.SWITCHBACK, metrics=(RATE,), seed=3, traffic=None, looks_back=None):
     members = [design.Member(f"web{number}", "x", float(number)) for number in range(hosts)]
     drawn = design.draw(name, members, design.Wanted((ON, OFF), periods, periods // 2, hosts, seed))
-    about = ("r", "2026-11-23T12:00:00Z", (ON, OFF), {ON: ON, OFF: OFF}, metrics, traffic, ())
-    return Trial(*about, 0.01, 300.0, 60.0, drawn, seed, looks_back)
+    made = trial_maker.of_design(drawn, {ON: ON, OFF: OFF}, metrics, traffic)
+    return parts.changed(made, seed=seed, **{} if looks_back is None else {"looks_back_seconds": looks_back})
 
 
 def measured(one, value, periods=24):
@@ -178,7 +177,7 @@ def test_what_each_change_of_arm_costs_in_the_next_period_is_seen(cost):
 
 @pytest.mark.parametrize(("name", "liars"), [(design.PARALLEL, 2), (design.SWITCHBACK, 1)])
 def test_a_host_with_numbers_beyond_all_sense_stops_neither_the_looks_nor_the_report(name, liars):
-    metrics, honest = (RATE, dataclasses.replace(P99, per="requests"), REQUESTS), noisy(-0.3)
+    metrics, honest = (RATE, parts.changed(P99, per="requests"), REQUESTS), noisy(-0.3)
 
     def value(host, period, arm):
         if host >= liars:
@@ -199,7 +198,7 @@ def test_a_host_with_numbers_beyond_all_sense_stops_neither_the_looks_nor_the_re
 
 def lied(hosts, lie, name=design.SWITCHBACK, liar=0, effect=0.0, better="higher"):
     """What is said where one host's rate is another one with SMT off: (comparison, sentence, that host)."""
-    one, honest = trial(hosts=hosts, name=name, metrics=(dataclasses.replace(RATE, better=better),)), noisy(effect)
+    one, honest = trial(hosts=hosts, name=name, metrics=(parts.changed(RATE, better=better),)), noisy(effect)
 
     def value(host, period, arm):
         return {"rate": honest(host, period, arm)["rate"] * (1 + lie * (host == liar and arm == OFF))}
@@ -268,11 +267,13 @@ def test_each_sentence(said, sentence):
 
 def test_the_first_period_without_a_value_is_named_with_its_reason():
     one = trial(hosts=2, periods=12, metrics=(Metric("rate", "1/s", "higher", True, "requests"), REQUESTS))
-    at = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+    times = dict.fromkeys(("started", "counted_from", "ended"), "2026-03-01T12:00:00Z")
 
     def record(number, rate=(2.0, None), requests=(1.0, None), reason=None):
-        readings = {"rate": Reading(*rate), "requests": Reading(*requests)} if reason is None else {}
-        return WrittenPeriod(number, ON, at, at, at, reason is None, reason, readings, {}, ())
+        read = {"rate": rate, "requests": requests} if reason is None else {}
+        readings = {name: Reading(value, 1, 5, why) for name, (value, why) in read.items()}
+        fields = {"number": number, "arm": ON, "complete": reason is None, "reason": reason, "metrics": readings}
+        return Period(**fields, **times, series={}, events=(), block=0)
 
     def lost(**given):
         web0 = [record(0), record(1), record(2, **given)]

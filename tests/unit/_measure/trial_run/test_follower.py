@@ -12,12 +12,13 @@ import stat
 import subprocess
 import types
 
+import answer_maker
 import pytest
 import trial_maker
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.threadwise.smt.plugins.action import smt_trial_design, smt_trial_host, smt_trial_report
 from ansible_collections.threadwise.smt.plugins.module_utils._host import cpulist
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import text
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts, text
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.boots import visit
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import (
@@ -82,8 +83,7 @@ class World:
         return None
 
     def of_period(self, begin, end):
-        p99 = {"value": (end - begin).total_seconds(), "points": 4, "expected": 4, "reason": None}
-        return {"metrics": {"p99": p99}, "series": {}}
+        return {"p99": records.Reading((end - begin).total_seconds(), 4, 4, None)}, {}
 
     def period(self, record):
         self.records.append(record)
@@ -103,11 +103,11 @@ def a_world():
 def test_each_period_is_in_its_arm_and_the_host_goes_back(world):
     assert world.follow() is None
     assert world.done == [(0, "smt_on"), (60, "smt_off"), (180, "smt_on"), (240, "own")]
-    found = [(one["period"], one["arm"], one["complete"]) for one in world.records]
+    found = [(one.number, one.arm, one.complete) for one in world.records]
     assert found == [(number, arm, True) for number, arm in enumerate(SCHEDULE)]
     # What is counted is the period without what settles.
-    assert {one["metrics"]["p99"]["value"] for one in world.records} == {50.0}
-    assert [one["started"] for one in world.records] == [f"2026-11-23T12:0{1 + number}:40Z" for number in range(4)]
+    assert {one.metrics["p99"].value for one in world.records} == {50.0}
+    assert [one.started for one in world.records] == [f"2026-11-23T12:0{1 + number}:40Z" for number in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_a_host_goes_back_at_the_next_check(world, what, reason):
     world.at[100 + 85.0] = lambda: vars(world).update(what)
     assert world.follow() == reason
     assert world.done == [(0, "smt_on"), (60, "smt_off"), (90, "own")]
-    assert [(one["complete"], one["reason"]) for one in world.records] == [(True, None), (False, reason)]
-    assert world.records[1]["metrics"] == {}
+    assert [(one.complete, one.reason) for one in world.records] == [(True, None), (False, reason)]
+    assert world.records[1].metrics == {}
 
 
 def raising(error):
@@ -137,7 +137,7 @@ def raising(error):
 def test_what_a_lost_host_did_before_is_kept(world):
     world.at[100 + 85.0] = lambda: vars(world).update(check=raising(follower.HostLostError("no answer for 60 s")))
     assert world.follow() == "no answer for 60 s"
-    assert [one["complete"] for one in world.records] == [True] and world.done[-1] == (90, "own")
+    assert [one.complete for one in world.records] == [True] and world.done[-1] == (90, "own")
 
 
 @pytest.mark.parametrize(("seconds", "counted"), [(5.0, 45.0), (20.0, 30.0), (40.0, None)])
@@ -151,9 +151,15 @@ def test_what_settles_begins_when_a_switch_has_ended(world, seconds, counted):
     world.switch = slow
     world.follow()
     # The third period follows its own arm, and needs no switch.
-    assert [one["metrics"].get("p99", {}).get("value") for one in world.records] == [counted, counted, 50.0, counted]
+    values = [one.metrics["p99"].value if one.metrics else None for one in world.records]
+    assert values == [
+        counted,
+        counted,
+        50.0,
+        counted,
+    ]
     said = "the switch took so long that 10 s of the period were left to count: give it longer"
-    assert [said in (one["reason"] or "") for one in world.records] == [not counted, not counted, False, not counted]
+    assert [said in (one.reason or "") for one in world.records] == [not counted, not counted, False, not counted]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), OSError()])
@@ -175,7 +181,7 @@ def test_a_period_in_which_the_clock_was_set_has_no_numbers_and_the_next_one_has
     world.at[100 + 85.0] = lambda: setattr(world, "started", world.started + datetime.timedelta(hours=hours))
     assert world.follow() is None
     said = f"the controller's clock was set by {3600 * hours} s in this period"
-    assert [one["reason"] for one in world.records] == [None, said, None, None]
+    assert [one.reason for one in world.records] == [None, said, None, None]
     assert world.done == [(0, "smt_on"), (60, "smt_off"), (180, "smt_on"), (240, "own")]
 
 
@@ -239,13 +245,13 @@ class Calls:
     def __init__(self, workers=4, code=0):
         self.workers, self.code, self.ran, self.asked = workers, code, [], []
 
-    def ask(self, module, arguments, _seconds):
-        assert module == "smt_trial_workers"
+    def ask(self, _kind, module, arguments, _seconds):
         self.asked.append(arguments["cpus"])
         if arguments["cpus"] != self.workers:
-            return {"workers": [], "consumers": []}
+            return answer_maker.made(module, workers=[], consumers=[])
         ingest = {"unit": "ingest.service", "name": "ingest", "kind": "processes"}
-        return {"workers": [ingest], "consumers": [{"unit": "nginx.service", "has": "4 worker processes for 4 CPUs"}]}
+        nginx = {"unit": "nginx.service", "has": "4 worker processes for 4 CPUs"}
+        return answer_maker.made(module, workers=[ingest], consumers=[nginx])
 
     def run(self, command, _most):
         self.ran.append(command)
@@ -332,7 +338,7 @@ def test_a_host_that_is_lost_before_its_first_check_has_an_end_and_is_not_waited
     action, files, trial = action
     assert carry_out(action, error) is error
     end = looking.known(files, trial).ends["web1"]
-    assert end == records.WrittenEnd(restored=True, before=None, after=None, reason=reason)
+    assert end == records.End(host="web1", ended=end.ended, restored=True, before=None, after=None, reason=reason)
     for host in list(trial.design.schedule)[1:]:
         part = looking.HostFiles(files, trial, host, lambda _line: None)
         for number in range(4):
@@ -472,7 +478,7 @@ def test_a_report_replaces_links_and_pipes_and_does_not_write_through_them(made,
 def test_looks_that_cannot_be_read_end_the_trial_and_are_named(made):
     files, trial = made
     (files.path / "looks.jsonl").write_text("{}\n")
-    looking.HostFiles(files, trial, "web1", lambda _line: None).ended({**END, "host": "web1"})
+    looking.HostFiles(files, trial, "web1", lambda _line: None).ended(records.End(**{**END, "host": "web1"}))
     assert files.ended().startswith("its looks cannot be read: looks.jsonl: ")
     with pytest.raises(Exception, match=r"^looks\.jsonl: "):
         report(files)
@@ -507,7 +513,7 @@ EDITS = {
 @pytest.mark.parametrize("content", [*EDITS, DEEP, "x", b"\xff"], ids=[*EDITS, "deep", "no JSON", "not UTF-8"])
 def test_a_design_that_no_lot_draws_or_that_cannot_be_read_is_refused(made, content):
     files, trial = made
-    replaced(json.dumps(EDITS[content](trial.document())) if content in EDITS else content)(files.path / "trial.json")
+    replaced(json.dumps(EDITS[content](parts.plain(trial))) if content in EDITS else content)(files.path / "trial.json")
     with pytest.raises(text.BorderError, match=r"^trial\.json: "):
         files.trial()
 

@@ -3,7 +3,6 @@
 """Hosts that write at the same time: each look is taken once, and ends the trial; what is said before it begins."""
 
 import contextlib
-import dataclasses
 import datetime
 import functools
 import math
@@ -13,7 +12,9 @@ import re
 
 import prometheus_server
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import prometheus
+import trial_maker
+from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import parts
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import base, prometheus
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources.server import SourceError, access
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial import design, records
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import (
@@ -28,7 +29,7 @@ from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run 
 
 ARMS = {"smt_on": "SMT on", "smt_off": "SMT off"}
 AT = "2026-11-23T12:00:00Z"
-END = {"ended": AT, "reason": "a guardrail", "restored": True, "before": "0-3", "after": "0-3"}
+END = records.End(host="", ended=AT, reason="a guardrail", restored=True, before="0-3", after="0-3")
 
 
 def drawn_trial(name=design.SWITCHBACK, hosts=4, better="higher", most=4, arms=None):
@@ -36,7 +37,7 @@ def drawn_trial(name=design.SWITCHBACK, hosts=4, better="higher", most=4, arms=N
     members = [design.Member(f"web{number}", "x", float(number)) for number in range(hosts)]
     drawn = design.draw(name, members, design.Wanted(tuple(arms), 12, 6, most, 1))
     metric = records.Metric("rate", "1/s", better, True, None)
-    return records.Trial("r", AT, tuple(arms), arms, (metric,), None, (), 0.01, 60.0, 10.0, drawn, 1)
+    return parts.changed(trial_maker.of_design(drawn, arms, (metric,), period=60.0, settle=10.0), seed=1)
 
 
 @pytest.fixture(name="trial")
@@ -47,16 +48,15 @@ def a_trial():
 @pytest.fixture(name="files")
 def its_directory(trial, tmp_path):
     files = directory.TrialDirectory(tmp_path / "r")
-    files.create(trial.written())
+    files.create(records.written(trial, 1))
     return files
 
 
 def record(trial, host, number, **changed):
     arm = trial.design.schedule[host][number]
     value = 100.0 * (0.5 if arm == "smt_off" else 1.0) * (1 + 0.01 * ((7 * number) % 5))
-    metrics = {"rate": {"value": value, "points": 4, "expected": 4, "reason": None}}
-    times = {"started": AT, "counted_from": AT, "ended": AT, "complete": True, "reason": None}
-    return {"period": number, "arm": arm, **times, "metrics": metrics, "series": {}, "events": [], **changed}
+    fields = {"started": AT, "counted_from": AT, "ended": AT, "complete": True, "reason": None, **reading(value)}
+    return records.Period(**{"number": number, "arm": arm, **fields, "series": {}, "events": (), "block": 0, **changed})
 
 
 def part_of(files, trial, host, say=lambda _line: None, *more):
@@ -75,7 +75,7 @@ def follow(files, trial, hosts, periods, say=lambda _line: None, cut=()):
 
 @pytest.mark.parametrize(("better", "word", "decided"), [("higher", "worse", "loss"), ("lower", "better", "gain")])
 def test_a_look_waits_for_the_last_host_of_a_block_and_a_decision_ends_the_trial(files, trial, better, word, decided):
-    lines, trial = [], dataclasses.replace(trial, metrics=(dataclasses.replace(trial.metrics[0], better=better),))
+    lines, trial = [], parts.changed(trial, metrics=(parts.changed(trial.metrics[0], better=better),))
     said = f"4 of 12 observations, SMT off: rate −50.0 % (−50.0 to −50.0 %), {word}"
     follow(files, trial, trial.design.schedule, range(12), lines.append)
     looks = looking.looks_of(files)
@@ -126,11 +126,11 @@ def test_the_first_reason_to_end_stays_and_a_trial_is_never_overwritten(files, t
     files.end("second")
     assert files.ended() == "first"
     with pytest.raises(directory.TrialFileError, match="a run never overwrites another"):
-        files.create(trial.written())
+        files.create(records.written(trial, 1))
 
 
 def reading(value):
-    return {"metrics": {"rate": {"value": value, "points": 4, "expected": 4, "reason": None}}}
+    return {"metrics": {"rate": records.Reading(value, 4, 4, None)}}
 
 
 INVALID = {
@@ -154,7 +154,7 @@ def test_a_record_that_could_not_be_read_is_its_hosts_failure_and_is_written_as_
 
 def test_the_trial_goes_on_without_a_host_that_left_or_whose_file_is_damaged_and_that_one_leaves(files, trial):
     first, second, *others = trial.design.schedule
-    part_of(files, trial, first).ended({**END, "host": first})
+    part_of(files, trial, first).ended(parts.changed(END, host=first))
     follow(files, trial, [second], range(2))
     files.host_file(second).write_text("damaged\n")
     with pytest.raises(directory.TrialFileError, match=rf"^hosts/{second}\.periods\.jsonl: line 1: "):
@@ -180,8 +180,9 @@ def test_a_host_that_wrote_nothing_is_not_waited_for_without_end_and_counts_agai
     assert "web0" not in late._over(looking.known(files, trial))
 
 
-ERRORS = settings.Limit("errors", 0.01, None, 30.0, settings.Origin(query="e"))
-IDLE = settings.Limit("idle", None, 5.0, 0.0, settings.Origin(query="i"))
+ERRORS, IDLE = settings.guardrails(
+    [{"name": "errors", "query": "e", "above": 0.01, "for": 30}, {"name": "idle", "query": "i", "below": 5}]
+)
 
 
 def announced(trial, *guardrails):
@@ -231,13 +232,14 @@ class Server:
 
     def over(self, query, begin, end, step):
         value, at = self.instant(query), begin.timestamp()
-        return prometheus.Series(tuple((at + step * number, value + number) for number in range(self.points)), 5)
+        return base.Series(tuple((at + step * number, value + number) for number in range(self.points)), 5)
 
 
 def of(metrics, guardrails=(), server=None):
     """The readings of a host, and a clock of a check each ten seconds: (readings, check)."""
     clock = [0.0]
-    given = settings.metrics(list(metrics)), settings.guardrails(list(guardrails)), server
+    given = settings.metrics(list(metrics)), settings.guardrails(list(guardrails))
+    given += ({} if server is None else dict.fromkeys(prometheus.SOURCES, server),)
     found = readings.HostReadings(*given, lambda: START + datetime.timedelta(seconds=clock[0]), 15.0)
 
     def check(*printed):
@@ -252,18 +254,18 @@ def period(found, seconds=60, begin=START):
 
 
 def value(number, points=4, expected=5, reason=None):
-    return {"value": number, "points": points, "expected": expected, "reason": reason}
+    return records.Reading(number, points, expected, reason)
 
 
 def test_a_period_has_the_mean_of_its_points_and_with_few_or_none_the_reason():
     server = Server(p99=1.0)
     found, _check = of([P99, {**P99, "name": "other", "query": "other", "primary": False}], server=server)
-    record = period(found)
-    assert record["metrics"] == {"p99": value(2.5), "other": value(None, 0, 5, "no series for other")}
-    assert record["series"]["p99"] == [[0.0, 1.0], [15.0, 2.0], [30.0, 3.0], [45.0, 4.0]]
+    metrics, series = period(found)
+    assert metrics == {"p99": value(2.5), "other": value(None, 0, 5, "no series for other")}
+    assert series["p99"] == ((0.0, 1.0), (15.0, 2.0), (30.0, 3.0), (45.0, 4.0))
     server.points = 2
     why = "2 of 5 points: a period with fewer than half of them has no value"
-    assert period(found)["metrics"]["p99"] == value(None, 2, 5, why)
+    assert period(found)[0]["p99"] == value(None, 2, 5, why)
 
 
 def test_numbers_of_the_host_are_read_at_each_check_one_command_each():
@@ -278,8 +280,8 @@ def test_numbers_of_the_host_are_read_at_each_check_one_command_each():
     found.start_period()
     begin = START + datetime.timedelta(seconds=30)
     assert [check(f"requests_total {7 + 100 * number}\n", "0.5\n") for number in range(1, 5)] == [None] * 4
-    record = period(found, 50, begin)["metrics"]
-    assert record == {"rate": value(10.0, 4, 4), "load": value(0.5, 4, 4)}
+    metrics, _series = period(found, 50, begin)
+    assert metrics == {"rate": value(10.0, 4, 4), "load": value(0.5, 4, 4)}
     assert check("requests_total 500\n", "9\n") == "the guardrail too_busy was breached: above 8 (9)"
 
 
@@ -302,8 +304,8 @@ def test_a_fault_of_a_server_is_borne_for_a_minute_and_its_reason_is_true(name):
         assert reasons[:6] == [None] * 6 and re.search(said, reasons[6])
         assert reasons[6].startswith(f"nothing was known of p99 for 60 s: the metrics server {url}")
         # At the end of a period, too.
-        [record] = list(period(found)["metrics"].values())
-        assert record["value"] is None and re.search(said, record["reason"])
+        [record] = list(period(found)[0].values())
+        assert record.value is None and re.search(said, record.reason)
 
 
 def test_a_moment_of_a_server_that_no_file_can_have_ends_no_trial():
@@ -313,5 +315,5 @@ def test_a_moment_of_a_server_that_no_file_can_have_ends_no_trial():
     body = '{"status": "success", "data": {"resultType": "matrix", "result": [' + series + "]}}"
     with prometheus_server.serving(lambda handler: prometheus_server.send(handler, body)) as url:
         found, _check = of([P99], server=prometheus.Prometheus(access({"url": url}.get)))
-        record = period(found, 30)
-    assert record["series"] == {"p99": [[0.0, 1.0], [15.0, 1.0]]} and record["metrics"]["p99"]["points"] == 2
+        metrics, series = period(found, 30)
+    assert series == {"p99": ((0.0, 1.0), (15.0, 1.0))} and metrics["p99"].points == 2

@@ -4,7 +4,7 @@
 
 import prometheus_server
 import pytest
-from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import lineage, prometheus, server
+from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.metric_sources import lineage, prometheus
 from ansible_collections.threadwise.smt.plugins.plugin_utils._measure.trial_run import arm_states, overlap, settings
 
 P99 = {"name": "p99", "query": "p99", "better": "lower", "primary": True}
@@ -14,8 +14,8 @@ ERRORS = {"name": "errors", "query": "e"}
 
 def test_the_primary_metric_comes_first():
     p99, rate = settings.metrics([RATE, P99])
-    assert (p99.name, p99.origin, p99.origin.is_on_host) == ("p99", settings.Origin(query="p99"), False)
-    assert (rate.name, rate.origin.command, rate.origin.is_on_host) == ("rate", ("cat", "/run/rate"), True)
+    assert (p99.name, p99.origin.asked, p99.origin.command) == ("p99", "p99", [])
+    assert (rate.name, rate.origin.command) == ("rate", ["cat", "/run/rate"])
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_how_far_back_a_metric_counts_as_the_user_says_it():
 
 def test_a_guardrail():
     (one,) = settings.guardrails([{**ERRORS, "above": "0.01", "for": "30s"}])
-    assert one == settings.Limit("errors", 0.01, None, 30.0, settings.Origin(query="e"))
+    assert one == settings.Limit("errors", 0.01, None, 30.0, settings.Origin(one.origin.source, "e"))
 
 
 def test_guardrails_that_are_not_valid():
@@ -98,8 +98,8 @@ RULES = [{"name": "x", "interval": "2s", "rules": [{"record": "job:rate:2m", "ex
 
 
 def longest(given, url=None):
-    source = None if url is None else prometheus.Prometheus(server.access({"url": url}.get))
-    return overlap.of_metrics(settings.metrics(given), source, 10)
+    servers = {} if url is None else {one: one.connect({"url": url}.get) for one in prometheus.SOURCES}
+    return overlap.of_metrics(settings.metrics(given), servers, 10)
 
 
 def test_the_metric_of_a_real_server_that_counts_most_is_the_one_of_a_trial(tmp_path):

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 
+import answer_maker
 import night
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
@@ -18,7 +19,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._set.memory import 
     frame as memory_frame,
 )
 from ansible_collections.threadwise.smt.plugins.module_utils._set.memory.errors import MemoryPolicyError
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers
 from fake_kernel import Killed
 from fake_memory import VM, MemoryHost
 from faults import Faults
@@ -101,7 +101,7 @@ def test_check_mode_says_what_a_call_does_which_crosses_the_border_and_is_done_o
     assert (host.effects, host.everything()) == ([], after)
     assert second["after"] == second["before"] == first["after"]
     warnings = [{"msg": warning} for warning in first.pop("warnings")]
-    assert answers.accept("smt_memory", json.dumps({**first, "warnings": warnings, "invocation": {}})) == first
+    assert answer_maker.accepted("smt_memory", json.dumps({**first, "warnings": warnings, "invocation": {}})) == first
 
 
 def test_the_diff_tells_each_part(host):

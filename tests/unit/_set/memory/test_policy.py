@@ -13,8 +13,10 @@ import re
 import time
 
 import pytest
+import yaml
 from ansible_collections.threadwise.smt.plugins.module_utils._host import config_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
+from ansible_collections.threadwise.smt.plugins.module_utils._host.options import smt_memory, smt_memory_facts
 from ansible_collections.threadwise.smt.plugins.module_utils._set.memory import (
     facts as memory_facts,
     overcommit_test,
@@ -39,25 +41,40 @@ def recorded(name):
     text = (RECORDED / (name + ".txt")).read_text()
     sysctls = {key: int(value) for key, value in re.findall(r"^(vm\.\w+) = (\d+)$", text, re.MULTILINE)}
     reserve = sysctls.pop("vm.admin_reserve_kbytes") * 1024
-    return dict(memory_facts.parse_meminfo(text), admin_reserve=reserve), dict(DEFAULTS, **sysctls)
+    return memory_facts.parse_meminfo(text, reserve), dict(DEFAULTS, **sysctls)
 
 
-MADE = {"total": 8 * GIB, "available": 6 * GIB, "swap": 0, "hugetlb": 0, "hugepage": 2 * MIB}
-MADE |= {"committed": GIB, "commit_limit": None, "admin_reserve": 8 * MIB}
-
-
-def made(**changes):
-    return {**MADE, **changes}
+made = memory_policy.Memory(8 * GIB, 6 * GIB, 0, 0, 2 * MIB, GIB, None, 8 * MIB)._replace
 
 
 def strict(ratio=None, **options):
     return {"overcommit": "strict", "overcommit_ratio": ratio, **options}
 
 
+def test_each_sysctl_is_an_option_that_is_set_and_judged():
+    roles = pathlib.Path(__file__).parents[4] / "roles"
+    (_checked, task), (_count, status) = (
+        yaml.safe_load((roles / path).read_text())
+        for path in ("smt_memory/tasks/main.yml", "smt_policy/tasks/status.yml")
+    )
+    options = {sysctl.option: list(sysctl.words) for sysctl in memory_policy.SYSCTLS.values()}
+    for named, more in (
+        (smt_memory.ARGUMENTS, {"state", "protect", "margin"}),
+        (task["threadwise.smt.smt_memory"], {"state", "protect", "margin"}),
+        (smt_memory_facts.ARGUMENTS, {"sysroot", "protect", "margin"}),
+        (status["threadwise.smt.smt_status"]["variables"]["memory"], {"margin"}),
+    ):
+        assert named.keys() == {*options, *more}
+    choices = {
+        name: smt_memory.ARGUMENTS[name]["choices"] for name in options if "choices" in smt_memory.ARGUMENTS[name]
+    }
+    assert {**options, **choices} == options
+
+
 @pytest.mark.parametrize("guest", ["hugepages", "swap", "kbytes"])
 def test_commit_limit_is_the_kernels(guest):
     memory, present = recorded(guest)
-    assert memory_policy.commit_limit(memory, present) == memory["commit_limit"]
+    assert memory_policy.commit_limit(memory, present) == memory.commit_limit
 
 
 def headroom(memory, present):
@@ -345,7 +362,7 @@ NOTHING = {"sysctls": {}, "units": {}}
 # In the kernel at least one of ratio and kbytes is 0.
 AMOUNTS = st.one_of(st.tuples(st.integers(0, 200), st.just(0)), st.tuples(st.just(0), st.integers(1, 10**7)))
 POLICIES = st.builds(
-    lambda overcommit, amount, *others: dict(zip(memory_policy.SYSCTLS, (overcommit, *amount, *others), strict=True)),
+    lambda overcommit, amount, *others: dict(zip(memory_policy.SYSCTLS, (overcommit, *amount, *others), strict=False)),
     *(st.integers(0, 2), AMOUNTS, st.integers(0, 2), st.integers(-1, 30), st.integers(0, 9)),
 )
 

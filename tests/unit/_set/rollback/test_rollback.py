@@ -8,6 +8,7 @@ import json
 import os
 import stat
 
+import answer_maker
 import boot_maker
 import pytest
 from ansible_collections.threadwise.smt.plugins.module_utils._host import (
@@ -20,7 +21,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import ch
 from ansible_collections.threadwise.smt.plugins.module_utils._set.rollback import change as rollback_change, record
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import state as smt_state
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.at_boot import persistence
-from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import answers
 from fake_host import Host
 from fake_memory import VM, MemoryHost
 
@@ -44,7 +44,7 @@ class PolicyHost(MemoryHost):
             options = {"interrupted_since": (record.pending(self.fs) or {}).get("since"), **options}
         request = rollback_change.Request(state, parts, **options)
         result = rollback_change.Rollback(request, self.run_command, str(self.root)).run()
-        answers.accept("smt_rollback", json.dumps(result))
+        answer_maker.accepted("smt_rollback", json.dumps(result))
         return result
 
     def refusal(self, state, parts=(), **options):

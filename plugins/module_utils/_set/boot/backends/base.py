@@ -4,6 +4,7 @@
 
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._host.compat.typing_forms import Protocol, TypedDict
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import (
     arguments as boot_arguments,
@@ -11,6 +12,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import (
 )
 
 NOTHING_WAS_CHANGED = "Nothing was changed"
+
+# The text of each file that has arguments, by its path below the sysroot; None for no file.
+Texts = t.Mapping[str, t.Optional[str]]
 
 
 class BootLoaderError(boot_arguments.BootError):
@@ -64,11 +68,20 @@ class FoundArgument(TypedDict):
 class Backend(Protocol):
     """The boot arguments of one host's boot loader, read and changed.
 
+    Args:
+        fs: the host's files.
+        tool: what the finding has: the path of the tool or of a directory, below the sysroot.
+
     Attributes:
         warnings: sentences for the user.
     """
 
+    _fs: host_files.HostFs
+    _tool: str
     warnings: "list[str]"
+
+    def __init__(self, fs: host_files.HostFs, tool: str) -> None:
+        self._fs, self._tool, self.warnings = fs, tool, []
 
     def entries(self) -> "list[boot_entries.Entry]":
         """Return the boot entries that the backend manages."""
@@ -89,13 +102,46 @@ class Backend(Protocol):
         Of a file that is the administrator's otherwise it is the part of this collection alone, where there is one.
         """
 
-    def changes_back(self, before: "t.Mapping[str, str | None]") -> "list[TextChange]":
-        """Return the changes of files that `put_back` would make, without writing anything."""
-
-    def put_back(self, before: "t.Mapping[str, str | None]") -> None:
+    def put_back(self, before: Texts) -> None:
         """Give these texts, from `texts`, the arguments they had, and generate what is generated from them;
         or raise `BootLoaderError`, as `apply`.
         """
+
+    def changes_back(self, before: Texts) -> "list[TextChange]":
+        """Return the changes of files that `put_back` would make, without writing anything."""
+        now = self.texts()
+        return [
+            TextChange(self._fs.path(path), now[path], text) for path, text in self._texts_back(now, before).items()
+        ]
+
+    def _texts_back(self, now: Texts, before: Texts) -> "dict[str, str | None]":
+        """Return the new text of each file whose arguments are not as before;
+        files that are gone or new since are left alone.
+
+        Args:
+            now: the present texts, by path.
+            before: the earlier ones; other paths do not count.
+        """
+        texts: dict[str, t.Optional[str]] = {}
+        for path, text in now.items():
+            earlier = before.get(path)
+            if text is not None and earlier is not None:
+                texts[path] = boot_arguments.with_related_of(text, earlier)
+            elif path in before and path == boot_entries.KERNEL_CMDLINE:
+                # A tool made it for the arguments of future kernels.
+                texts[path] = earlier
+        return {path: text for path, text in texts.items() if text != now[path]}
+
+
+def found(
+    places: "t.Iterable[tuple[str, list[str]]]", desired: boot_arguments.DesiredArguments
+) -> "list[FoundArgument]":
+    """Return the arguments of places that `desired` removes, each once, with the first place that has it."""
+    first: dict[str, str] = {}
+    for where, arguments in places:
+        for argument in boot_arguments.superfluous(arguments, desired):
+            first.setdefault(argument, where)
+    return [{"argument": argument, "where": where} for argument, where in first.items()]
 
 
 def entries_change(
@@ -109,25 +155,6 @@ def entries_change(
     before = "".join(_entry_line(entry, entry.arguments) for entry in entries)
     after = "".join(_entry_line(entry, boot_arguments.applied(entry.arguments, desired)) for entry in entries)
     return TextChange(where, before, after)
-
-
-def texts_back(now: "t.Mapping[str, str | None]", before: "t.Mapping[str, str | None]") -> "dict[str, str | None]":
-    """Return the new text of each file whose arguments are not as before;
-    files that are gone or new since are left alone.
-
-    Args:
-        now: the present texts, by path.
-        before: the earlier ones; other paths do not count.
-    """
-    texts: dict[str, t.Optional[str]] = {}
-    for path, text in now.items():
-        earlier = before.get(path)
-        if text is not None and earlier is not None:
-            texts[path] = boot_arguments.with_related_of(text, earlier)
-        elif path in before and path == boot_entries.KERNEL_CMDLINE:
-            # A tool made it for the arguments of future kernels.
-            texts[path] = earlier
-    return {path: text for path, text in texts.items() if text != now[path]}
 
 
 def _entry_line(entry: boot_entries.Entry, arguments: "t.Iterable[str]") -> str:

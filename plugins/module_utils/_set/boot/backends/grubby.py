@@ -13,7 +13,6 @@ import contextlib
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import (
     arguments as boot_arguments,
     entries as boot_entries,
@@ -40,20 +39,11 @@ _ZIPL = ("usr/sbin/zipl", "sbin/zipl")
 _FILES = (_SETTINGS, boot_entries.KERNEL_CMDLINE, boot_entries.GRUB2_CFG, "boot/grub2/grubenv", "etc/zipl.conf")
 
 
-class Grubby:
-    """The backend for grubby.
+class Grubby(backend_base.Backend):
+    """The backend for grubby."""
 
-    Args:
-        fs: the host's files.
-        tool: path of grubby, below the sysroot.
-    """
-
-    def __init__(self, fs: host_files.HostFs, tool: str) -> None:
-        self._fs = fs
-        self._tool = tool
-        # What it last listed: a real one takes seconds on a host with many kernels.
-        self._listed: t.Optional[str] = None
-        self.warnings: list[str] = []
+    # What it last listed: a real one takes seconds on a host with many kernels.
+    _listed: t.Optional[str] = None
 
     def entries(self) -> "list[boot_entries.Entry]":
         """Return the entries that ``grubby --info=ALL`` lists."""
@@ -66,11 +56,7 @@ class Grubby:
         places += [
             (self._fs.path(_SETTINGS), boot_arguments.split_arguments(value)) for value in _values(self._settings())
         ]
-        first: dict[str, str] = {}
-        for where, arguments in places:
-            for argument in boot_arguments.superfluous(arguments, desired):
-                first.setdefault(argument, where)
-        return [{"argument": argument, "where": where} for argument, where in first.items()]
+        return backend_base.found(places, desired)
 
     def pending(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.TextChange]":
         """Return the changes; see `base.Backend`."""
@@ -116,18 +102,23 @@ class Grubby:
         """Return the texts; see `base.Backend`."""
         return {path: transaction.read_exact(self._fs, path) for path in self._files()}
 
-    def changes_back(self, before: "t.Mapping[str, str | None]") -> "list[backend_base.TextChange]":
-        """Return the changes; see `base.Backend`."""
-        now = self.texts()
-        return [TextChange(self._fs.path(path), now[path], text) for path, text in _texts_back(now, before).items()]
-
-    def put_back(self, before: "t.Mapping[str, str | None]") -> None:
+    def put_back(self, before: backend_base.Texts) -> None:
         """Make these changes; see `base.Backend`. grubby itself would put the arguments at another place of their
         line.
         """
-        transaction.replace_all(self._fs, _texts_back(self.texts(), before))
+        transaction.replace_all(self._fs, self._texts_back(self.texts(), before))
         self._listed = None
         self._write_boot_record()
+
+    def _texts_back(self, now: backend_base.Texts, before: backend_base.Texts) -> "dict[str, str | None]":
+        texts = super()._texts_back(now, before)
+        for path in set(texts).intersection(boot_entries.GRUBENV):
+            present, text = now[path] or "", texts[path] or ""
+            if present.endswith("#"):
+                # An environment block has a fixed size, to which it is filled up.
+                content = text.rstrip("#")
+                texts[path] = content + "#" * (len(present) - len(content))
+        return texts
 
     def _write_boot_record(self) -> None:
         """On s390x copy the entries into the boot record, which the firmware reads instead of the files (zipl(8))."""
@@ -309,17 +300,6 @@ class Grubby:
                     ", ".join(differences)
                 )
             )
-
-
-def _texts_back(now: "t.Mapping[str, str | None]", before: "t.Mapping[str, str | None]") -> "dict[str, str | None]":
-    texts = backend_base.texts_back(now, before)
-    for path in set(texts).intersection(boot_entries.GRUBENV):
-        present, text = now[path] or "", texts[path] or ""
-        if present.endswith("#"):
-            # An environment block has a fixed size, to which it is filled up.
-            content = text.rstrip("#")
-            texts[path] = content + "#" * (len(present) - len(content))
-    return texts
 
 
 def _differences(text: str, desired: boot_arguments.DesiredArguments) -> "list[str]":

@@ -9,7 +9,6 @@ On SUSE grub2-mkconfig reads no drop-in directory.
 import os
 import tempfile
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import (
     arguments as boot_arguments,
     entries as boot_entries,
@@ -30,9 +29,7 @@ class GrubSuse(grub_mkconfig.GrubMkconfig):
     cfg_path = boot_entries.GRUB2_CFG
     settings_path = SETTINGS
 
-    def __init__(self, fs: host_files.HostFs, tool: str) -> None:
-        super().__init__(fs, tool)
-        self._memory_file = ""
+    _memory_file = ""
 
     def _settings(self, desired: boot_arguments.DesiredArguments, is_needed: bool) -> "tuple[str | None, str | None]":
         now = transaction.read_exact(self._fs, SETTINGS)

@@ -9,12 +9,11 @@ import itertools
 import re
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import (
     arguments as boot_arguments,
     entries as boot_entries,
 )
-from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends import base as backend_base, transaction
+from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends import text_files, transaction
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends.base import BootLoaderError, TextChange
 
 # A line may be indented, as systemd-boot reads it. One without a value is no line of ours, and stays as it is.
@@ -51,89 +50,33 @@ class _Line(t.NamedTuple):
         return self.before + quote + options + quote + self.after
 
 
-class SystemdBoot:
-    """The backend for systemd-boot.
-
-    Args:
-        fs: the host's files.
-        directory: path of the directory with the entries, below the sysroot.
-    """
-
-    def __init__(self, fs: host_files.HostFs, directory: str) -> None:
-        self._fs = fs
-        self._directory = directory
-        self.warnings: list[str] = []
+class SystemdBoot(text_files.TextFiles):
+    """The backend for systemd-boot; its `tool` is the directory with the entries."""
 
     def entries(self) -> "list[boot_entries.Entry]":
         """Return the entries of type 1.
 
         Unified kernel images are refused, because their arguments are embedded in them.
         """
-        unified = boot_entries.unified_images(self._fs, self._directory)
+        unified = boot_entries.unified_images(self._fs, self._tool)
         if unified:
             raise BootLoaderError(unified)
         entries = [entry for dummy, entry in boot_entries.read_bls(self._fs, unquotes=True)]
         if not entries:
-            raise BootLoaderError(f"None of the entries in {self._fs.path(self._directory)} boots Linux")
+            raise BootLoaderError(f"None of the entries in {self._fs.path(self._tool)} boots Linux")
         return entries
 
-    def to_remove(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.FoundArgument]":
-        """Return the arguments to remove from the entries and from /etc/kernel/cmdline."""
-        first: dict[str, str] = {}
-        for path, text in self._texts():
-            for argument in boot_arguments.superfluous(_arguments(path, text), desired):
-                first.setdefault(argument, self._fs.path(path))
-        return [{"argument": argument, "where": where} for argument, where in first.items()]
-
-    def pending(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.TextChange]":
+    def pending(self, desired: boot_arguments.DesiredArguments) -> "list[TextChange]":
         """Return the changes; see `base.Backend`."""
-        self.entries()
+        changes = super().pending(desired)
         self._warn_of_other_directories()
-        texts = self._texts()
-        changes = [
-            TextChange(self._fs.path(path), text, _rewritten(path, text, desired))
-            for path, text in texts
-            if boot_arguments.differences(_arguments(path, text), desired)
-        ]
-        return changes + transaction.leftovers(self._fs, [path for path, dummy in texts])
-
-    def apply(self, desired: boot_arguments.DesiredArguments) -> None:
-        """Make the changes.
-
-        A run that is killed leaves some entries changed and others not: each of them boots, and the next run continues.
-        """
-        texts = self._texts()
-        with transaction.Undo(self._fs) as undo:
-            for path, dummy in texts:
-                undo.back_up(path)
-            for path, text in texts:
-                if boot_arguments.differences(_arguments(path, text), desired):
-                    transaction.replace(self._fs, path, _rewritten(path, text, desired))
-            differences = backend_base.entry_differences(self.entries(), desired)
-            if differences:
-                raise BootLoaderError(f"The entries would have wrong arguments: {differences}")
-
-    def texts(self) -> "dict[str, str | None]":
-        """Return the texts; see `base.Backend`."""
-        return dict(self._texts())
-
-    def changes_back(self, before: "t.Mapping[str, str | None]") -> "list[backend_base.TextChange]":
-        """Return the changes; see `base.Backend`."""
-        now = self.texts()
-        return [
-            TextChange(self._fs.path(path), now[path], text)
-            for path, text in backend_base.texts_back(now, before).items()
-        ]
-
-    def put_back(self, before: "t.Mapping[str, str | None]") -> None:
-        """Make these changes; see `base.Backend`."""
-        transaction.replace_all(self._fs, backend_base.texts_back(self.texts(), before))
+        return changes
 
     def _warn_of_other_directories(self) -> None:
         """Say which entries systemd-boot shows beside those that are changed:
         it reads the EFI system partition and the extended boot partition.
         """
-        here = self._fs.status(self._directory)
+        here = self._fs.status(self._tool)
         for path in boot_entries.BLS_DIRECTORIES:
             there = self._fs.status(path)
             # One partition may be mounted twice.
@@ -142,7 +85,7 @@ class SystemdBoot:
             if boot_entries.bls_names(self._fs, path):
                 self.warnings.append(
                     f"{self._fs.path(path)} also has entries, which keep their arguments: those of"
-                    f" {self._fs.path(self._directory)} are changed. Remove them, or do not boot them."
+                    f" {self._fs.path(self._tool)} are changed. Remove them, or do not boot them."
                 )
 
     def _texts(self) -> "list[tuple[str, str]]":
@@ -159,35 +102,33 @@ class SystemdBoot:
             texts.append((path, transaction.read_exact(self._fs, path) or ""))
         return texts
 
+    def _arguments(self, path: str, text: str) -> "list[list[str]]":
+        if path == boot_entries.KERNEL_CMDLINE:
+            return [boot_entries.cmdline_arguments(text)]
+        lines = [_Line.read(line) for line in boot_entries.LINE_END.split(text)]
+        return [boot_arguments.split_arguments(" ".join(line.options for line in lines if line.options is not None))]
 
-def _arguments(path: str, text: str) -> "list[str]":
-    if path == boot_entries.KERNEL_CMDLINE:
-        return boot_entries.cmdline_arguments(text)
-    lines = [_Line.read(line) for line in boot_entries.LINE_END.split(text)]
-    return boot_arguments.split_arguments(" ".join(line.options for line in lines if line.options is not None))
-
-
-def _rewritten(path: str, text: str, desired: boot_arguments.DesiredArguments) -> str:
-    if path == boot_entries.KERNEL_CMDLINE:
-        return boot_entries.rewritten_cmdline(text, desired)
-    lines = [_Line.read(line) for line in boot_entries.LINE_END.split(text)]
-    if all(line.options is None for line in lines):
-        end = "\n" if text.endswith("\n") else ""
-        return f"{text[: len(text) - len(end)]}\noptions {' '.join(desired.arguments)}{end}"
-    # The first line of options gets our arguments.
-    desired_lines = itertools.chain([desired], itertools.repeat(boot_arguments.without_arguments(desired)))
-    written = ""
-    is_kernels = True
-    for line, end in zip(lines, [*boot_entries.LINE_END.findall(text), ""]):
-        options = line.options
-        if options is not None and is_kernels:
-            # The lines are one command line: what follows `--`, or a quote that is not closed, is no argument of the
-            # kernel's in later lines either.
-            is_kernels = boot_arguments.split_arguments(options + " -")[-1:] == ["-"]
-            options = boot_arguments.rewritten_text(options, next(desired_lines))
-            # A line that would be left without an argument goes: an entry that had none gets its bytes back.
-            if not options.strip():
-                written = written if end else written[:-1]
-                continue
-        written += line.written(options) + end
-    return written
+    def _rewritten(self, path: str, text: str, desired: boot_arguments.DesiredArguments) -> str:
+        if path == boot_entries.KERNEL_CMDLINE:
+            return boot_entries.rewritten_cmdline(text, desired)
+        lines = [_Line.read(line) for line in boot_entries.LINE_END.split(text)]
+        if all(line.options is None for line in lines):
+            end = "\n" if text.endswith("\n") else ""
+            return f"{text[: len(text) - len(end)]}\noptions {' '.join(desired.arguments)}{end}"
+        # The first line of options gets our arguments.
+        desired_lines = itertools.chain([desired], itertools.repeat(boot_arguments.without_arguments(desired)))
+        written = ""
+        is_kernels = True
+        for line, end in zip(lines, [*boot_entries.LINE_END.findall(text), ""]):
+            options = line.options
+            if options is not None and is_kernels:
+                # The lines are one command line: what follows `--`, or a quote that is not closed, is no argument of
+                # the kernel's in later lines either.
+                is_kernels = boot_arguments.split_arguments(options + " -")[-1:] == ["-"]
+                options = boot_arguments.rewritten_text(options, next(desired_lines))
+                # A line that would be left without an argument goes: an entry that had none gets its bytes back.
+                if not options.strip():
+                    written = written if end else written[:-1]
+                    continue
+            written += line.written(options) + end
+        return written

@@ -12,7 +12,9 @@ from ansible_collections.threadwise.smt.plugins.module_utils._host import files 
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import entries as boot_entries
 
 if t.TYPE_CHECKING:
-    from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends.base import Backend
+    from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends import base as backend_base
+
+    Backend = backend_base.Backend
 
 # The script that makes GRUB's menu, as upstream and as Fedora and SUSE call it.
 GRUB_MKCONFIG = ("usr/sbin/grub-mkconfig", "usr/bin/grub-mkconfig")

@@ -2,17 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """GRUB on SUSE: how it is found, and its boot entries read."""
 
-import typing as t
-
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files as host_files
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot import entries as boot_entries
 from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.loaders import base as loader_base
 
-if t.TYPE_CHECKING:
-    from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends.base import Backend
 
-
-def _backend(fs: host_files.HostFs, tool: str) -> "Backend":
+def _backend(fs: host_files.HostFs, tool: str) -> "loader_base.Backend":
     # The facts of a host change nothing, and do not load it.
     from ansible_collections.threadwise.smt.plugins.module_utils._set.boot.backends import suse
 

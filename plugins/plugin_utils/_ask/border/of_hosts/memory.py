@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.threadwise.smt.plugins.module_utils._set.memory import policy as memory_policy
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.facts import Argument, Integer, Sentences, Word
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.parts import (
     Part,
@@ -28,14 +29,14 @@ class Headroom(Part, frozen=True, kw_only=True):
 
 
 class MemoryPolicy(Part, frozen=True, kw_only=True):
-    """The memory policy of a host."""
+    """The memory policy of a host, by the options of its sysctls."""
 
-    overcommit: Overcommit | None
-    overcommit_ratio: Integer | None
-    overcommit_kbytes: Integer | None
-    on_oom: t.Literal["kill", "panic", "panic_always"] | None
-    panic_reboot_after: Integer | None
-    nr_hugepages: Integer | None
+    __annotations__.update(
+        {
+            sysctl.option: (Integer if sysctl.limits else t.Literal[sysctl.words]) | None
+            for sysctl in memory_policy.SYSCTLS.values()
+        }
+    )
     commit_limit_bytes: Integer | None
     headroom: Headroom
 

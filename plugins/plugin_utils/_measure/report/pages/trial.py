@@ -17,13 +17,13 @@ MAX_DRAWN = 24
 SIDES = ("worse", "better")
 TITLES = {"lower": "Less is better", "higher": "More is better"}
 
-Periods = t.Mapping[str, t.Sequence[records.WrittenPeriod]]
+Periods = t.Mapping[str, t.Sequence[records.Period]]
 
 
 def render(
     trial: records.Trial,
     periods: Periods,
-    ends: t.Mapping[str, records.WrittenEnd],
+    ends: t.Mapping[str, records.End],
     looks: evidence.Looks,
     unreadable: t.Mapping[str, str] = types.MappingProxyType({}),
 ) -> str:
@@ -100,31 +100,30 @@ def _points(trial: records.Trial, comparisons: t.Sequence[effects.Comparison]) -
     )
 
 
-def _timelines(trial: records.Trial, host: str, of_host: t.Sequence[records.WrittenPeriod]) -> list[charts.Picture]:
+def _timelines(trial: records.Trial, host: str, of_host: t.Sequence[records.Period]) -> list[charts.Picture]:
     """Draw the primary metric of a host over its arms, and its traffic."""
     shown = [metric for metric in trial.metrics if metric.is_primary or metric.name == trial.traffic]
     return [picture for metric in shown if (picture := _timeline(trial, host, of_host, metric)) is not None]
 
 
 def _timeline(
-    trial: records.Trial, host: str, of_host: t.Sequence[records.WrittenPeriod], metric: records.Metric
+    trial: records.Trial, host: str, of_host: t.Sequence[records.Period], metric: records.Metric
 ) -> charts.Picture | None:
     if not of_host:
         return None
-    start = of_host[0].started
+    start = records.moment(of_host[0].started)
+
+    def minutes(at: str, later: float = 0.0) -> float:
+        return round(((records.moment(at) - start).total_seconds() + later) / 60, 3)
+
     bands = [
-        charts.Band(
-            round((period.started - start).total_seconds() / 60, 3),
-            round((period.ended - start).total_seconds() / 60, 3),
-            trial.titles[period.arm],
-        )
-        for period in of_host
+        charts.Band(minutes(period.started), minutes(period.ended), trial.titles[period.arm]) for period in of_host
     ]
     rows = [
-        charts.Reading(round(((period.counted_from - start).total_seconds() + seconds) / 60, 3), value, period.number)
+        charts.Reading(minutes(period.counted_from, seconds), value, period.number)
         for period in of_host
         for seconds, value in period.series.get(metric.name, ())
-        if value is not None
+        if seconds is not None and value is not None
     ]
     if not rows:
         return None
@@ -138,7 +137,7 @@ def _heads(trial: records.Trial) -> list[tuple[str, bool]]:
     return [("host", False), ("period", True), ("begin", False), ("arm", False), *of_metrics, ("what happened", False)]
 
 
-def _row(trial: records.Trial, host: str, period: records.WrittenPeriod) -> list[t.Any]:
+def _row(trial: records.Trial, host: str, period: records.Period) -> list[t.Any]:
     read = [period.metrics.get(metric.name) for metric in trial.metrics]
     missing = [f"{name}: {metric.reason}" for name, metric in period.metrics.items() if metric.reason]
     happened = [*([period.reason] if period.reason else []), *missing, *period.happened]
@@ -147,14 +146,14 @@ def _row(trial: records.Trial, host: str, period: records.WrittenPeriod) -> list
     return [
         host,
         [str(period.number + 1), period.number + 1, ""],
-        f"{period.started:{records.MOMENT}}",
+        period.started,
         trial.titles[period.arm],
         *cells,
         "; ".join(happened),
     ]
 
 
-def _end(end: records.WrittenEnd | None, unreadable: str | None) -> tuple[str, bool]:
+def _end(end: records.End | None, unreadable: str | None) -> tuple[str, bool]:
     """Return how a host's part ended, and whether that is an alarm."""
     if unreadable is not None:
         return f"its files cannot be read, so it counts for nothing: {unreadable}", True
