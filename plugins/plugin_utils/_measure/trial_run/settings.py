@@ -33,8 +33,9 @@ class TrialSettingsError(Exception):
     """A setting of a trial is not valid; the message names it and what is allowed."""
 
 
-class Metric(records.Metric, frozen=True):
-    """A metric of the service, with its source.
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """A metric of the service, with its source; the first fields are those of :class:`records.Metric`.
 
     Attributes:
         origin: where its numbers come from.
@@ -42,6 +43,11 @@ class Metric(records.Metric, frozen=True):
             nothing is said.
     """
 
+    name: str
+    unit: str
+    better: t.Literal["higher", "lower"]
+    is_primary: bool
+    per: str | None
     origin: Origin
     looks_back: float | None
 
