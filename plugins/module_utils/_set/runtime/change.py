@@ -140,6 +140,7 @@ class RuntimeChange:
         self.rollback_timer = rollback_timer.RollbackTimer(self.fs, run_command)
         self.run_command = run_command
         self.warnings: list[str] = []
+        self.is_unrecorded = False
         self.not_restored: list[str] = []
         self.findings: list[affinity.AffinityFinding] = []
         # In ticks: when the change begins, and when it is given up.
@@ -247,7 +248,8 @@ class RuntimeChange:
                 if self.steps and self.begins and self.rollback_pending:
                     # What services took to follow is not taken from the time for the confirmation.
                     self._keep_pending()
-                files = {} if self.rollback_pending else self._write_files(after)
+                # The files that keep a setting make a snapshot of an earlier boot valid: without room they stay.
+                files = {} if self.rollback_pending or self.is_unrecorded else self._write_files(after)
                 if self.ends:
                     # From here on the change stays; see _undo.
                     self._recorded(pending_rollback.confirm, self.fs)
@@ -277,6 +279,7 @@ class RuntimeChange:
                 raise
             text = f"{error.filename or 'a file'}: {error.strerror}" if isinstance(error, OSError) else str(error)
             self.warnings.append(f"{text}. The CPUs come back all the same, and this is not recorded")
+            self.is_unrecorded = True
             return False
         return True
 

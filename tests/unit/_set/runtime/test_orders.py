@@ -137,6 +137,17 @@ def test_random_orders():
     orders.play(OnFakeKernel, ORDERS, STEPS)
 
 
+def test_without_room_for_another_the_snapshot_of_an_earlier_boot_stays_valid():
+    order = OnFakeKernel()
+    try:
+        order.change(fault=None, name="off", persist="tmpfiles", waits=False)
+        order.reboot()
+        order.change(fault=("full", 0), name="part", persist="none", waits=False)
+        order.nothing_is_lost()
+    finally:
+        order.teardown()
+
+
 @pytest.mark.night(after=3)
 @pytest.mark.parametrize("number", [2, 5, 8, 1, 3, 4, 6, 7, 9, 10, 11])
 def test_a_rollback_that_is_killed_at_a_write_leaves_nothing_half_written(number):
