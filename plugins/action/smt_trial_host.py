@@ -105,9 +105,9 @@ class ActionModule(HostAction):
             written = self._user.around(self._name)
             return self._user.templated(written.get(variables.OF_TRIAL + name), written)
 
-        sources = dict.fromkeys(one.origin.source for one in (*self._metrics, *self._limits))
+        sources = dict.fromkeys(wanted.origin.source for wanted in (*self._metrics, *self._limits))
         connected = {source: source.connect(get) for source in sources}
-        return {source: one for source, one in connected.items() if one is not None}
+        return {source: server for source, server in connected.items() if server is not None}
 
     def _describe(self) -> dict[str, t.Any]:
         """Return what the host is, what its metrics say now, and why it cannot take part."""

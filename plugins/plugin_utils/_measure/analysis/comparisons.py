@@ -249,17 +249,17 @@ def compare_host(
         ]
         for primary, subjects in zip((True, False, False), families if keyed else ()):
             comparisons += _family(result, keyed, subjects, primary, margin, confidence)
-    given = {one.place for one in comparisons if one.primary and _is_given(result, one)}
+    given = {comparison.place for comparison in comparisons if comparison.primary and _is_given(result, comparison)}
     if not given:
         return comparisons
-    metrics = {(one.place, one.metric) for one in comparisons}
+    metrics = {(comparison.place, comparison.metric) for comparison in comparisons}
 
-    def with_given_rate(one: Comparison) -> Comparison:
-        waited = limits.response_metric(recorded.declaration(result, one.workload))
-        decides = one.metric == waited if (one.place, waited) in metrics else one.primary
-        return dataclasses.replace(one, given=True, primary=decides)
+    def with_given_rate(comparison: Comparison) -> Comparison:
+        waited = limits.response_metric(recorded.declaration(result, comparison.workload))
+        decides = comparison.metric == waited if (comparison.place, waited) in metrics else comparison.primary
+        return dataclasses.replace(comparison, given=True, primary=decides)
 
-    return [with_given_rate(one) if one.place in given else one for one in comparisons]
+    return [with_given_rate(comparison) if comparison.place in given else comparison for comparison in comparisons]
 
 
 def _is_given(result: HostResult, rate: Comparison) -> bool:
@@ -310,9 +310,9 @@ def of_smt(comparisons: t.Iterable[Comparison], every_metric: bool = False) -> l
         every_metric: False for those of primary metrics, which decide.
     """
     return [
-        one.of_smt_off()
-        for one in comparisons
-        if one.placement == WHOLE_MACHINE and one.is_of_smt and (every_metric or one.primary)
+        comparison.of_smt_off()
+        for comparison in comparisons
+        if comparison.placement == WHOLE_MACHINE and comparison.is_of_smt and (every_metric or comparison.primary)
     ]
 
 
@@ -324,7 +324,7 @@ def of_other_arms(comparisons: t.Iterable[Comparison], every_metric: bool = Fals
         comparisons: from :func:`compare_host`.
         every_metric: False for those of primary metrics, which decide.
     """
-    return [one for one in at_widest(comparisons, every_metric) if not one.is_of_smt]
+    return [comparison for comparison in at_widest(comparisons, every_metric) if not comparison.is_of_smt]
 
 
 def at_widest(comparisons: t.Iterable[Found], every_metric: bool = False) -> list[Found]:
@@ -332,15 +332,17 @@ def at_widest(comparisons: t.Iterable[Found], every_metric: bool = False) -> lis
     arguments as in :func:`of_other_arms`.
     """
     widest: dict[tuple[t.Any, ...], Found] = {}
-    of_arms = [one for one in comparisons if one.kind == "arm" and (every_metric or one.primary)]
-    for one in sorted(of_arms, key=lambda one: _narrowness(one.placement)):
-        widest.setdefault((*one.work, one.sides, one.metric), one)
+    of_arms = [
+        comparison for comparison in comparisons if comparison.kind == "arm" and (every_metric or comparison.primary)
+    ]
+    for comparison in sorted(of_arms, key=lambda comparison: _narrowness(comparison.placement)):
+        widest.setdefault((*comparison.work, comparison.sides, comparison.metric), comparison)
     return list(widest.values())
 
 
 def against_baseline(comparisons: t.Iterable[Found], baseline: str) -> list[Found]:
     """Return the comparisons of arms with the arm that is the baseline of a result."""
-    return [one for one in comparisons if one.baseline.arm == baseline]
+    return [comparison for comparison in comparisons if comparison.baseline.arm == baseline]
 
 
 def _narrowness(placement: str) -> tuple[int, int]:

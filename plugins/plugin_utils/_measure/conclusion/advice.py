@@ -85,7 +85,11 @@ def _instead_of_blocks(
     missing = next((curve.crossover for curve in curves if curve.crossover.threads), None)
     if missing and not any(comparison.placement == host_comparisons.WHOLE_MACHINE for comparison in main):
         return _streams_to_add(missing)
-    between = [one for one in open_ones if one.metric == limits.MOST_LOAD and one.n >= paired.MIN_BLOCKS]
+    between = [
+        comparison
+        for comparison in open_ones
+        if comparison.metric == limits.MOST_LOAD and comparison.n >= paired.MIN_BLOCKS
+    ]
     if between and len(between) == len(open_ones):
         return " ".join(map(functools.partial(_loads_to_add, result), between))
     if open_ones and result.plan.stopped == "size":

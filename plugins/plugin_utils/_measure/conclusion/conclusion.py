@@ -158,10 +158,12 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
     clauses = [
         load_limit.clause(
             result,
-            one,
-            wording.change_of(one.change) if one.ci_low is None else wording.change_and_interval(one.change),
+            comparison,
+            wording.change_of(comparison.change)
+            if comparison.ci_low is None
+            else wording.change_and_interval(comparison.change),
         )
-        for one in loads
+        for comparison in loads
     ]
     clauses += [load_limit.clause(result, comparison, "") for comparison in by_one]
     rest = [comparison for comparison in main if not comparison.is_most_load]
@@ -170,8 +172,8 @@ def _sentences(analysis: HostAnalysis, main: t.Sequence[Comparison], choice: str
         clauses.append(f"with every online thread busy, {clause}")
     clauses += _on_one_side(analysis)
     clauses += [
-        f"with {placements.title(one.placement)} it changes {one.subject} by {one.in_words}"
-        for one in outcomes.parts_against(analysis)[: wording.NAMED]
+        f"with {placements.title(comparison.placement)} it changes {comparison.subject} by {comparison.in_words}"
+        for comparison in outcomes.parts_against(analysis)[: wording.NAMED]
     ]
     return [*best, f"{opening}: {'; '.join(clauses)}{confounded}.", *others]
 
@@ -291,7 +293,7 @@ def _ranges(group: t.Sequence[Comparison]) -> str:
         )
         by = high if low == high else f"{low.removesuffix(' %')} to {high}"
         few = len(members) < wording.NAMED
-        named = [one.subject for one in members] if few else [wording.counted(len(changes), _what(group))]
+        named = [comparison.subject for comparison in members] if few else [wording.counted(len(changes), _what(group))]
         ranges.append(f"{wording.join(named)} by {by}")
     return wording.join(ranges)
 
@@ -369,9 +371,9 @@ def _of_other_arms(analysis: HostAnalysis) -> list[str]:
         if {first, name} != {*recorded.OF_SMT} and (unable := _on_one_side(analysis, (first, name)))
     ]
     by_one += [
-        f"{wording.capital(load_limit.clause(analysis.result, one, ''))}."
-        for one in outcomes.served_by_one(analysis)
-        if not one.is_of_smt
+        f"{wording.capital(load_limit.clause(analysis.result, comparison, ''))}."
+        for comparison in outcomes.served_by_one(analysis)
+        if not comparison.is_of_smt
     ]
     if len(by_arm) > 1:
         return by_one + [
@@ -530,8 +532,16 @@ def _from_placements(comparisons: t.Sequence[Comparison]) -> str | None:
         state = "As it is now" if arm.arm == arms.AS_FOUND else f"With {arm.arm_title}"
         # What all of it cost is no work, as joules are.
         costs = [comparison for comparison in group if (comparison.aggregate, comparison.better) == ("sum", "lower")]
-        taken = [one for one in group if one in costs or one.aggregate == workload_metrics.MEAN_PER_JOB]
-        done = [one for one in group if one.aggregate in workload_metrics.ADDING_UP and one not in costs]
+        taken = [
+            comparison
+            for comparison in group
+            if comparison in costs or comparison.aggregate == workload_metrics.MEAN_PER_JOB
+        ]
+        done = [
+            comparison
+            for comparison in group
+            if comparison.aggregate in workload_metrics.ADDING_UP and comparison not in costs
+        ]
         # A response time is no work that is done.
         waits = [comparison for comparison in group if comparison not in done and comparison not in taken]
         clauses = [f"did {_each(done, f' the work of {base}', by_ratio=True)}"] if done else []
@@ -555,7 +565,11 @@ def _of_sharing(comparisons: t.Sequence[Comparison]) -> t.Iterator[tuple[str, st
     """
 
     def with_effect(effect: str) -> list[Comparison]:
-        return [one for one in comparisons if one.effect == effect and one.primary and one.n >= paired.MIN_BLOCKS]
+        return [
+            comparison
+            for comparison in comparisons
+            if comparison.effect == effect and comparison.primary and comparison.n >= paired.MIN_BLOCKS
+        ]
 
     if of_effect := with_effect("smt_yield"):
         yield "all threads combined", "one worker per core", of_effect
@@ -575,10 +589,10 @@ def _each(group: t.Sequence[Comparison], what: str, by_ratio: bool = False) -> s
     core (gzip) and 1.10 times (1.05 to 1.15) (zlib)``.
     """
     parts = [
-        _times(one.ratio, one.ci_low, one.ci_high)
+        _times(comparison.ratio, comparison.ci_low, comparison.ci_high)
         if by_ratio
-        else _times(1.0 + one.change.value, *(end and end + 1.0 for end in one.change[1:]))
-        for one in group[: wording.NAMED]
+        else _times(1.0 + comparison.change.value, *(end and end + 1.0 for end in comparison.change[1:]))
+        for comparison in group[: wording.NAMED]
     ]
     return wording.join(
         [
@@ -591,9 +605,12 @@ def _each(group: t.Sequence[Comparison], what: str, by_ratio: bool = False) -> s
 def _second_core(comparisons: t.Sequence[Comparison]) -> str | None:
     """Describe whether two workers on two cores really had two cores: a hypervisor may hide the true topology."""
     group = [
-        one
-        for one in comparisons
-        if one.effect == "second_core" and one.primary and one.better == "higher" and one.n >= paired.MIN_BLOCKS
+        comparison
+        for comparison in comparisons
+        if comparison.effect == "second_core"
+        and comparison.primary
+        and comparison.better == "higher"
+        and comparison.n >= paired.MIN_BLOCKS
     ]
     if not group:
         return None
@@ -646,7 +663,9 @@ def _confidence_text(used: t.Sequence[Compared]) -> str:
     # A plan that stopped at a verdict would have gone on for a smaller effect.
     whole = [comparison for comparison in used if not looks or comparison.verdict == "inconclusive"]
     least = [
-        one.minimum_detectable for one in whole if one.minimum_detectable is not None and one.n >= paired.MIN_BLOCKS
+        comparison.minimum_detectable
+        for comparison in whole
+        if comparison.minimum_detectable is not None and comparison.n >= paired.MIN_BLOCKS
     ]
     if least:
         sentences.append(f"An effect of {wording.percent(max(least))} would have been called in nine of ten such runs.")

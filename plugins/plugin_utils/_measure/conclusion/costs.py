@@ -75,16 +75,16 @@ def of_host(analysis: HostAnalysis) -> list[str]:
                 f" changes by {wording.change_and_interval(cost.change)}."
             )
     costs.extend(
-        f"One worker alone, {one.subject}:"
-        f" {wording.change_and_interval(one.change)} with"
-        f" {recorded.arm_title(result, one.effect)}, {one.word}."
-        for one in comparisons
-        if (one.kind, one.placement) == ("arm", placements.SINGLE)
-        and one.primary
-        and one.verdict in ("gain", "loss")
-        and not one.confounded
+        f"One worker alone, {comparison.subject}:"
+        f" {wording.change_and_interval(comparison.change)} with"
+        f" {recorded.arm_title(result, comparison.effect)}, {comparison.word}."
+        for comparison in comparisons
+        if (comparison.kind, comparison.placement) == ("arm", placements.SINGLE)
+        and comparison.primary
+        and comparison.verdict in ("gain", "loss")
+        and not comparison.confounded
         # Else it is said first.
-        and (whole or not one.is_of_smt)
+        and (whole or not comparison.is_of_smt)
     )
     costs += _narrower(comparisons)
     same = _of_the_same_work(result, comparisons)
@@ -111,18 +111,25 @@ def _of_the_same_work(result: HostResult, comparisons: t.Iterable[Comparison]) -
     whether that is better, and where.
     """
     every = host_comparisons.at_widest(comparisons, every_metric=True)
-    same = {one.place: one for one in every if one.primary and one.verdict == paired.EQUIVALENT}
+    same = {
+        comparison.place: comparison
+        for comparison in every
+        if comparison.primary and comparison.verdict == paired.EQUIVALENT
+    }
     named = work_costs.TITLES
     return {
-        (one.word, (one.metric, one.place)): (
-            f"{one.title}, {one.candidate.arm_title} against"
-            f" {one.baseline.arm_title}: the same"
-            f" {same[one.place].metric}, and its {named[one.metric]} change by"
-            f" {one.in_words}"
-            f"{_charged(result, one)}."
+        (comparison.word, (comparison.metric, comparison.place)): (
+            f"{comparison.title}, {comparison.candidate.arm_title} against"
+            f" {comparison.baseline.arm_title}: the same"
+            f" {same[comparison.place].metric}, and its {named[comparison.metric]} change by"
+            f" {comparison.in_words}"
+            f"{_charged(result, comparison)}."
         )
-        for one in every
-        if one.metric in work_costs.METRICS and one.is_called and not one.confounded and one.place in same
+        for comparison in every
+        if comparison.metric in work_costs.METRICS
+        and comparison.is_called
+        and not comparison.confounded
+        and comparison.place in same
     }
 
 
@@ -138,21 +145,24 @@ def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
     """Describe what SMT off does to several workers that leave a part of the machine idle, where that is the opposite
     of what it does to the whole machine.
     """
-    opposite = {one.workload: OPPOSITE.get(one.verdict) for one in host_comparisons.of_smt(comparisons)}
+    opposite = {
+        comparison.workload: OPPOSITE.get(comparison.verdict) for comparison in host_comparisons.of_smt(comparisons)
+    }
     narrower = [
-        one.of_smt_off()
-        for one in comparisons
-        if one.kind == "arm"
-        and one.primary
-        and one.placement not in (host_comparisons.WHOLE_MACHINE, placements.SINGLE)
-        and placements.numbered(one.placement) is None
-        and one.is_of_smt
-        and not one.confounded
+        comparison.of_smt_off()
+        for comparison in comparisons
+        if comparison.kind == "arm"
+        and comparison.primary
+        and comparison.placement not in (host_comparisons.WHOLE_MACHINE, placements.SINGLE)
+        and placements.numbered(comparison.placement) is None
+        and comparison.is_of_smt
+        and not comparison.confounded
     ]
     against = [comparison for comparison in narrower if comparison.verdict == opposite.get(comparison.workload)]
     sentences = [
-        f"With {placements.title(one.placement)} turning SMT off changes {one.subject} by {one.in_words}."
-        for one in against
+        f"With {placements.title(comparison.placement)} turning SMT off changes {comparison.subject}"
+        f" by {comparison.in_words}."
+        for comparison in against
     ]
     return wording.first_of(sentences, "placements", [comparison.word for comparison in against])
 
@@ -160,9 +170,9 @@ def _narrower(comparisons: t.Sequence[Comparison]) -> list[str]:
 def _other_side(comparisons: t.Sequence[Comparison]) -> list[str]:
     further = [*beside_equal(comparisons), *against_primary(comparisons)]
     sentences = [
-        f"The other side of it, {one.title}: with {one.candidate.arm_title}"
-        f" {work_costs.TITLES.get(one.metric, one.metric)} changes by {one.in_words}."
-        for one in further
+        f"The other side of it, {comparison.title}: with {comparison.candidate.arm_title}"
+        f" {work_costs.TITLES.get(comparison.metric, comparison.metric)} changes by {comparison.in_words}."
+        for comparison in further
     ]
     return wording.first_of(sentences, "metrics", [comparison.word for comparison in further])
 
@@ -172,9 +182,9 @@ def beside_equal(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
     became worse first. Other times follow from how many workers there are.
     """
     further = [
-        one
-        for one in _further(comparisons, paired.EQUIVALENT)
-        if one.is_called and (one.aggregate == "max" or one.metric.startswith("latency_"))
+        comparison
+        for comparison in _further(comparisons, paired.EQUIVALENT)
+        if comparison.is_called and (comparison.aggregate == "max" or comparison.metric.startswith("latency_"))
     ]
     return sorted(further, key=lambda comparison: comparison.verdict != paired.LOSS)
 
@@ -184,10 +194,10 @@ def against_primary(comparisons: t.Sequence[Comparison]) -> list[Comparison]:
     time is none of them: beside a busy sibling a thread is charged for all of its time (docs/measures.md).
     """
     return [
-        one
+        comparison
         for verdict, opposite in OPPOSITE.items()
-        for one in _further(comparisons, verdict)
-        if one.verdict == opposite and one.metric != work_costs.CPU_BY_WORK
+        for comparison in _further(comparisons, verdict)
+        if comparison.verdict == opposite and comparison.metric != work_costs.CPU_BY_WORK
     ]
 
 
@@ -195,7 +205,7 @@ def _further(comparisons: t.Sequence[Comparison], verdict: str) -> list[Comparis
     """Return the further metrics of workloads with this verdict of their primary metric, of SMT off against SMT on and
     of other arms.
     """
-    every = [one.of_smt_off() for one in host_comparisons.at_widest(comparisons, every_metric=True)]
+    every = [comparison.of_smt_off() for comparison in host_comparisons.at_widest(comparisons, every_metric=True)]
     asked = {comparison.place for comparison in every if comparison.primary and comparison.verdict == verdict}
     # A most load is of all loads: what is served at each of them is beside it.
     most = {
@@ -204,7 +214,9 @@ def _further(comparisons: t.Sequence[Comparison], verdict: str) -> list[Comparis
         if place in asked and comparison.metric == limits.MOST_LOAD
     }
     return [
-        one
-        for one in every
-        if not one.primary and not one.confounded and ((place := one.place) in asked or place[:1] + place[2:] in most)
+        comparison
+        for comparison in every
+        if not comparison.primary
+        and not comparison.confounded
+        and ((place := comparison.place) in asked or place[:1] + place[2:] in most)
     ]

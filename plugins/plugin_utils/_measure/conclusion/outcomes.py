@@ -167,15 +167,17 @@ def served_by_one(analysis: HostAnalysis) -> list[Compared]:
             )
     widest = list(map(id, host_comparisons.at_widest([*analysis.comparisons, *judged])))
     return [
-        one
-        for one in judged
-        if (one.placement == host_comparisons.WHOLE_MACHINE if one.is_of_smt else id(one) in widest)
+        comparison
+        for comparison in judged
+        if (
+            comparison.placement == host_comparisons.WHOLE_MACHINE if comparison.is_of_smt else id(comparison) in widest
+        )
     ]
 
 
 def of_smt_by_one(analysis: HostAnalysis) -> list[Compared]:
     """Return those of :func:`served_by_one` that are of SMT on and off."""
-    return [one for one in served_by_one(analysis) if one.is_of_smt]
+    return [comparison for comparison in served_by_one(analysis) if comparison.is_of_smt]
 
 
 def deciding(analysis: HostAnalysis) -> list[Comparison]:
@@ -186,7 +188,12 @@ def deciding(analysis: HostAnalysis) -> list[Comparison]:
     whole = _of_the_whole(analysis)
     return [
         *analysis.of_smt,
-        *(one for curve in analysis.curves for one in curve.deciding() if curve.workload not in whole or one.is_called),
+        *(
+            comparison
+            for curve in analysis.curves
+            for comparison in curve.deciding()
+            if curve.workload not in whole or comparison.is_called
+        ),
     ]
 
 
@@ -216,9 +223,12 @@ def parts_against(analysis: HostAnalysis) -> list[Comparison]:
     called = {paired.GAIN, paired.LOSS} - verdicts
     known = _of_the_whole(analysis) | {curve.workload for curve in analysis.curves}
     return [
-        one
-        for one in map(Comparison.of_smt_off, host_comparisons.at_widest(analysis.comparisons))
-        if one.is_of_smt and one.workload not in known and not one.confounded and one.verdict in called
+        comparison
+        for comparison in map(Comparison.of_smt_off, host_comparisons.at_widest(analysis.comparisons))
+        if comparison.is_of_smt
+        and comparison.workload not in known
+        and not comparison.confounded
+        and comparison.verdict in called
     ]
 
 
@@ -305,7 +315,11 @@ def is_incomplete(analysis: HostAnalysis) -> bool:
     compared on a part of the machine only and says the opposite there, or of what all workers did where only that of
     each is known; or of what may differ at a rate that was asked for.
     """
-    asked = [one for one in deciding(analysis) if one.given and one.better == "higher" and one.parameter]
+    asked = [
+        comparison
+        for comparison in deciding(analysis)
+        if comparison.given and comparison.better == "higher" and comparison.parameter
+    ]
     return bool(
         (asked and not of_smt_by_one(analysis))
         or on_one_side(analysis)
@@ -326,11 +340,11 @@ def standing(analysis: HostAnalysis) -> Standing:
     for comparison in [*deciding(analysis), *analysis.of_other_arms, *served_by_one(analysis)]:
         baseline, candidate = comparison.sides
         groups.setdefault((candidate, baseline), []).append(comparison)
-    subjects = {one.work for one in itertools.chain(*groups.values())}
+    subjects = {comparison.work for comparison in itertools.chain(*groups.values())}
     outcomes = {
         (candidate, baseline): of_pair(analysis, (baseline, candidate), group)
         # Undecided where it lacks what other pairs were compared with, since that may be what would have lost.
-        if {one.work for one in group} == subjects
+        if {comparison.work for comparison in group} == subjects
         else UNDECIDED
         for (candidate, baseline), group in groups.items()
     }

@@ -139,10 +139,10 @@ def recommend(analysis: HostAnalysis, licence: Licence | None = None) -> Recomme
         costs.beside_equal(analysis.comparisons)
         if performance == conclusion.EITHER
         else [
-            one
-            for one in costs.against_primary(analysis.comparisons)
-            if (one.aggregate in workload_metrics.ADDING_UP or one.workload in limited)
-            and one.placement == host_comparisons.WHOLE_MACHINE
+            comparison
+            for comparison in costs.against_primary(analysis.comparisons)
+            if (comparison.aggregate in workload_metrics.ADDING_UP or comparison.workload in limited)
+            and comparison.placement == host_comparisons.WHOLE_MACHINE
         ]
     )
     of_performance = [_performance(result, comparison) for comparison in every]
@@ -216,9 +216,9 @@ def _licence(result: HostResult, main: t.Sequence[Comparison], licence: Licence 
     price = {"on": with_smt * licence.price, "off": without * licence.price}
     # Money for the same work, SMT off by SMT on, for each workload whose change is known.
     by_work = [
-        without / with_smt / one.ratio
-        for one in main
-        if one.verdict != "inconclusive" and one.aggregate in workload_metrics.ADDING_UP
+        without / with_smt / comparison.ratio
+        for comparison in main
+        if comparison.verdict != "inconclusive" and comparison.aggregate in workload_metrics.ADDING_UP
     ]
     points_to = None
     if by_work and max(by_work) < 1:

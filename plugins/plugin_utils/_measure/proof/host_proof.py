@@ -145,12 +145,14 @@ def with_result(proof: HostProof, result: HostResult) -> HostProof:
     """Return it with what the evaluation of equal arms and of a planted effect says."""
     analysis = HostAnalysis(costs.added(result))
     compared = [
-        one
-        for one in analysis.comparisons
-        if one.kind == "arm" and one.metric == METRIC and one.baseline.arm == AS_FOUND
+        comparison
+        for comparison in analysis.comparisons
+        if comparison.kind == "arm" and comparison.metric == METRIC and comparison.baseline.arm == AS_FOUND
     ]
     # Of fewer there is no verdict: neither does nothing called hold, nor nothing found fail.
-    by_arm = {one.candidate.arm: Measured.read(one) for one in compared if one.n >= MIN_BLOCKS}
+    by_arm = {
+        comparison.candidate.arm: Measured.read(comparison) for comparison in compared if comparison.n >= MIN_BLOCKS
+    }
     missing = None
     if len(by_arm) < 2:
         blocks = min((comparison.n for comparison in compared), default=0)

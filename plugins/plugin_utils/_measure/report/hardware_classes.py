@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import math
 import statistics
 import typing as t
@@ -204,8 +205,9 @@ class HardwareClass:
                 f"{self.hardware_class or 'unknown class'}, {self.hosts} hosts combined: {self.title}.",
                 *(f"{unlike.title}: {unlike.sentence}" for unlike in refused),
                 *(
-                    f"{one.title} {wording.change_and_interval(one.change)}, {report_text.verdict(one)}. {one.sentence}"
-                    for one in workloads
+                    f"{work.title} {wording.change_and_interval(work.change)}, {report_text.verdict(work)}."
+                    f" {work.sentence}"
+                    for work in workloads
                 ),
                 *([f"And {more} more comparisons."] if more > 0 else []),
             ]
@@ -213,7 +215,7 @@ class HardwareClass:
 
     def described(self) -> dict[str, t.Any]:
         """Return it as results.json has it."""
-        lists = {name: [one.described() for one in getattr(self, name)] for name in ("workloads", "refused")}
+        lists = {name: [entry.described() for entry in getattr(self, name)] for name in ("workloads", "refused")}
         return {**vars(self), **lists}
 
 
@@ -237,15 +239,20 @@ def row(summary: Summary, page: str) -> Row:
     of_arms = len(result.arms)
     arm_titles = list(dict.fromkeys(_arm_title(arm.name) for arm in recommended.arms))
     subject = None if summary.concerns_smt else " and ".join(arm_titles)
-    by_one = [one for one in summary.served_by_one if one.is_of_smt or one.baseline.arm == result.arms[0].name]
-    of_others = [*analysis.against_baseline, *(one for one in by_one if not one.is_of_smt)]
+    by_one = [
+        comparison
+        for comparison in summary.served_by_one
+        if comparison.is_of_smt or comparison.baseline.arm == result.arms[0].name
+    ]
+    of_others = [*analysis.against_baseline, *(comparison for comparison in by_one if not comparison.is_of_smt)]
     unable = [
         arm.name
         for arm in recommended.arms
         if arm.outcome == outcomes.UNDECIDED
-        and outcomes.outcome([one for one in of_others if one.effect == arm.name]) != outcomes.UNDECIDED
+        and outcomes.outcome([comparison for comparison in of_others if comparison.effect == arm.name])
+        != outcomes.UNDECIDED
     ]
-    of_smt = [one.as_said(of_arms) for one in analysis.of_smt]
+    of_smt = [comparison.as_said(of_arms) for comparison in analysis.of_smt]
     return Row(
         host=result.host,
         run=result.run,
@@ -264,14 +271,16 @@ def row(summary: Summary, page: str) -> Row:
         arms=arm_titles,
         title=_conclusion_title(subject, recommended.choice, of_others, unable),
         unable=unable,
-        streams=[(one.title, one.crossover) for one in analysis.curves if summary.by_streams],
+        streams=[(curve.title, curve.crossover) for curve in analysis.curves if summary.by_streams],
         sentence=summary.conclusion.sentence,
         basis=summary.conclusion.basis,
         environment=_environment(summary),
         restored=result.restored.ok if result.restored else None,
         differences=(result.restored and result.restored.differences) or (),
-        served_by_one=[(series(one, one.is_said_of_smt_on(of_arms)), one) for one in by_one],
-        workloads={series(one): one for one in [*of_smt, *analysis.against_baseline]},
+        served_by_one=[
+            (series(comparison, comparison.is_said_of_smt_on(of_arms)), comparison) for comparison in by_one
+        ],
+        workloads={series(comparison): comparison for comparison in [*of_smt, *analysis.against_baseline]},
     )
 
 
@@ -399,17 +408,19 @@ def _class(
         # What is chosen about SMT is by what SMT off does, whichever side a comparison is of.
         turned = OPPOSITE if first.effect == arms.SMT_ON and first.is_of_smt else {}
         deciding[place] = _Deciding(first.effect, turned.get(said, said), len(of_key), confounded)
-        alone[place] = [turned.get(one.verdict, one.verdict) for one in of_key.values()]
+        alone[place] = [turned.get(comparison.verdict, comparison.verdict) for comparison in of_key.values()]
     by_one: dict[tuple[str | None, str], list[Compared]] = {}
-    for key, one in (served for member in members for served in member.served_by_one):
-        by_one.setdefault((None if one.is_of_smt else one.effect, key), []).append(one)
+    for key, served in itertools.chain.from_iterable(member.served_by_one for member in members):
+        by_one.setdefault((None if served.is_of_smt else served.effect, key), []).append(served)
     for place, group in by_one.items():
         # On some hosts both sides serve a load, and on others one of them none.
         compared = alone.get(place, [])
         words = [deciding[place].verdict] if len(compared) >= pooled.MIN_HOSTS else compared
         count = len(group) + len(compared)
-        confounded = any(one.confounded for one in group) or (place in deciding and deciding[place].confounded)
-        said = _agreed([*(one.verdict for one in group), *words], count)
+        confounded = any(comparison.confounded for comparison in group) or (
+            place in deciding and deciding[place].confounded
+        )
+        said = _agreed([*(comparison.verdict for comparison in group), *words], count)
         deciding[place] = _Deciding(group[0].effect, said, count, confounded)
     by_effect: dict[str | None, list[_Deciding]] = {}
     for (effect, _key), decides in deciding.items():

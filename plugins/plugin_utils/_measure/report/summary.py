@@ -138,8 +138,8 @@ class Summary:
         return {
             **{name: parts.plain(getattr(self.result, name)) for name in _AS_THEY_ARE},
             **{name: getattr(self, name) for name in own},
-            **{name: [one.described() for one in of_host] for name, of_host in lists.items()},
-            **{name: [one._asdict() for one in of_host] for name, of_host in tuples.items()},
+            **{name: [part.described() for part in of_host] for name, of_host in lists.items()},
+            **{name: [part._asdict() for part in of_host] for name, of_host in tuples.items()},
             "conclusion": self.conclusion.described(),
             "recommendation": self.recommendation.described(),
             "crossovers": list(map(crossovers.described, analysis.curves)),

@@ -39,9 +39,9 @@ def sentences(trial: Trial, comparisons: t.Sequence[effects.Comparison], looks: 
 def others(trial: Trial, comparisons: t.Sequence[effects.Comparison]) -> list[str]:
     """Return a sentence for each other metric, and for the primary one without what goes along with the traffic."""
     lines = [
-        _with_hosts(f"{_change(trial, one)}: {one.judged.word}.", one)
-        for one in comparisons
-        if not one.metric.is_primary
+        _with_hosts(f"{_change(trial, comparison)}: {comparison.judged.word}.", comparison)
+        for comparison in comparisons
+        if not comparison.metric.is_primary
     ]
     for comparison in comparisons:
         rest = comparison.adjusted
@@ -56,7 +56,11 @@ def others(trial: Trial, comparisons: t.Sequence[effects.Comparison]) -> list[st
 
 def disagreements(trial: Trial, comparisons: t.Sequence[effects.Comparison]) -> list[str]:
     """Return a sentence for each arm in which metrics of the same thing point different ways."""
-    counted = [one for one in comparisons if one.metric.is_primary or one.metric.name != trial.traffic]
+    counted = [
+        comparison
+        for comparison in comparisons
+        if comparison.metric.is_primary or comparison.metric.name != trial.traffic
+    ]
     lines = []
     for group in effects.disagreeing(counted):
         parts = "; ".join(f"{comparison.metric.name} {comparison.judged.in_words}" for comparison in group)
@@ -144,7 +148,11 @@ def rests_on(trial: Trial, comparisons: t.Sequence[effects.Comparison], periods:
     if correlation is not None:
         lines.append(f"Neighbouring periods of a host have a correlation of {correlation:.2f} in {primary.name}.")
     if trial.traffic is not None:
-        changed = [one for one in comparisons if one.metric.name == trial.traffic and one.judged.is_called]
+        changed = [
+            comparison
+            for comparison in comparisons
+            if comparison.metric.name == trial.traffic and comparison.judged.is_called
+        ]
         if changed:
             lines.append(
                 f"{trial.traffic} itself depends on the arm, so figures without it would hide a part of the effect."

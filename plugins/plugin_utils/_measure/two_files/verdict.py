@@ -119,10 +119,10 @@ def _matched(before: t.Sequence[Series], after: t.Sequence[Series]) -> tuple[lis
 
 def _left_out(comparisons: t.Iterable[Comparison]) -> list[str]:
     return [
-        f"{one.name or 'One file'} has {wording.counted(one.left_out, 'value')} more on one side,"
-        f" which {'is' if one.left_out == 1 else 'are'} left out."
-        for one in comparisons
-        if one.left_out
+        f"{comparison.name or 'One file'} has {wording.counted(comparison.left_out, 'value')} more on one side,"
+        f" which {'is' if comparison.left_out == 1 else 'are'} left out."
+        for comparison in comparisons
+        if comparison.left_out
     ]
 
 

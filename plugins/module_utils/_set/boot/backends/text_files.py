@@ -32,7 +32,9 @@ class TextFiles(backend_base.Backend):
     def to_remove(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.FoundArgument]":
         """Return the arguments to remove from the files."""
         texts = [(self._fs.path(path), self._arguments(path, text)) for path, text in self._texts()]
-        return backend_base.found([(where, one) for where, of_entries in texts for one in of_entries], desired)
+        return backend_base.found(
+            [(where, arguments) for where, of_entries in texts for arguments in of_entries], desired
+        )
 
     def pending(self, desired: boot_arguments.DesiredArguments) -> "list[backend_base.TextChange]":
         """Return the changes; see `base.Backend`."""
@@ -60,7 +62,7 @@ class TextFiles(backend_base.Backend):
         return [
             (path, text, self._rewritten(path, text, desired))
             for path, text in self._texts()
-            if any(boot_arguments.differences(one, desired) for one in self._arguments(path, text))
+            if any(boot_arguments.differences(arguments, desired) for arguments in self._arguments(path, text))
         ]
 
     def texts(self) -> "dict[str, str | None]":

@@ -115,7 +115,9 @@ def of_host(analysis: HostAnalysis) -> list[Factorial]:
         return []
     samples = recorded.by_key(result)
     subjects = _subjects(analysis, arms)
-    measured = [(one, _sides(values, arms)) for one in subjects if (values := _values(result, samples, one, arms))]
+    measured = [
+        (subject, _sides(values, arms)) for subject in subjects if (values := _values(result, samples, subject, arms))
+    ]
     subjects, pairs = [comparison for comparison, _both in measured], [sides for _comparison, sides in measured]
     main = _compared(analysis, subjects, [sides[:3] for sides in pairs], True)
     at_levels = _compared(analysis, subjects, [sides[3:] for sides in pairs], False)

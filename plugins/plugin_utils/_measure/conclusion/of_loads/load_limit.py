@@ -71,7 +71,9 @@ def resolution(result: HostResult, used: t.Sequence[Compared]) -> list[str]:
     """Return which loads were tried of workloads of which the most load is compared: nothing is known between them."""
     workloads = limits.limited(result)
     sentences = []
-    for title, comparison in {_title(result, one): one for one in used if one.is_most_load}.items():
+    for title, comparison in {
+        _title(result, comparison): comparison for comparison in used if comparison.is_most_load
+    }.items():
         parameter = workloads[comparison.workload].parameter
         tried = [f"{value:.15g}" for value in sorted(parameter.values if parameter else ())]
         loads = wording.join(tried) if len(tried) <= wording.NAMED else f"{len(tried)} loads, {tried[0]} to {tried[-1]}"

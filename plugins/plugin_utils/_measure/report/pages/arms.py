@@ -48,7 +48,11 @@ def against_baseline(summary: Summary) -> list[Comparison]:
 def among_others(summary: Summary) -> list[Comparison]:
     """Return the comparisons of the other arms among each other at the widest placement, where they were asked for."""
     baseline = summary.result.arms[0].name
-    return [one for one in host_comparisons.at_widest(summary.analysis.comparisons) if one.baseline.arm != baseline]
+    return [
+        comparison
+        for comparison in host_comparisons.at_widest(summary.analysis.comparisons)
+        if comparison.baseline.arm != baseline
+    ]
 
 
 def forests(comparisons: t.Sequence[Comparison]) -> list[charts.Picture]:
@@ -90,7 +94,9 @@ def of_factors(
 def _forest(groups: t.Sequence[t.Sequence[Comparison]]) -> charts.Picture:
     compared = [comparison for group in groups for comparison in group]
     rows = [row for group in groups for row in (_head(group[0]), *map(_row, group))]
-    named = "; ".join(f"{one.title}, {_label(one)} {one.in_words}" for one in compared[:MAX_NAMED])
+    named = "; ".join(
+        f"{comparison.title}, {_label(comparison)} {comparison.in_words}" for comparison in compared[:MAX_NAMED]
+    )
     more = f"; and {len(compared) - MAX_NAMED} more in the table" if len(compared) > MAX_NAMED else ""
     baseline = compared[0].baseline.arm_title
     return charts.forest(

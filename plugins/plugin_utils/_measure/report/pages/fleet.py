@@ -148,29 +148,37 @@ def _chart(
         return workload.effect if of_smt else None
 
     hosts = [
-        (row.host, one) for row in rows for one in row.workloads.values() if side_of(one, one.is_of_smt) == side_of_smt
+        (row.host, comparison)
+        for row in rows
+        for comparison in row.workloads.values()
+        if side_of(comparison, comparison.is_of_smt) == side_of_smt
     ]
     # With several arms a line has to say which one it is of.
-    named = len({one.effect for _host, one in hosts}) < 2
+    named = len({comparison.effect for _host, comparison in hosts}) < 2
     if len(rows) <= MAX_HOSTS_DRAWN:
         lines = [
-            report_text.ratio_row(f"{host}: {one.title if named else hardware_classes.title(one)}", one)
-            for host, one in hosts
+            report_text.ratio_row(
+                f"{host}: {comparison.title if named else hardware_classes.title(comparison)}", comparison
+            )
+            for host, comparison in hosts
         ]
-        return host_page.forest(lines, [one for _host, one in hosts], sides)
-    shown = [(group, one) for group in classes for one in group.workloads if side_of(one, one.of_smt) == side_of_smt][
-        : workloads_part.MAX_ROWS_DRAWN
-    ]
+        return host_page.forest(lines, [comparison for _host, comparison in hosts], sides)
+    shown = [
+        (group, comparison)
+        for group in classes
+        for comparison in group.workloads
+        if side_of(comparison, comparison.of_smt) == side_of_smt
+    ][: workloads_part.MAX_ROWS_DRAWN]
     if not shown:
         return None
     drawn = [
         report_text.ratio_row(
-            f"{group.hardware_class or 'unknown class'}: {one.name if named else one.title}",
-            one,
-            f", {wording.counted(len(one.ratios), 'host')}",
-            one.ratios,
+            f"{group.hardware_class or 'unknown class'}: {comparison.name if named else comparison.title}",
+            comparison,
+            f", {wording.counted(len(comparison.ratios), 'host')}",
+            comparison.ratios,
         )
-        for group, one in shown
+        for group, comparison in shown
     ]
     summary = "; ".join(row.said() for row in drawn[:20])
     return charts.spread(

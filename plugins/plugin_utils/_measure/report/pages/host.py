@@ -83,9 +83,11 @@ def render(summary: Summary, alone: bool) -> str:
     by_streams = {workload["workload"] for workload in workloads if workload["streams"]}
     between_arms = [comparison for comparison in comparisons if comparison.kind == "arm"]
     deciding = [
-        one
-        for one in between_arms
-        if one.primary and one not in within and not (one.workload in by_streams and workloads_part.is_of_streams(one))
+        comparison
+        for comparison in between_arms
+        if comparison.primary
+        and comparison not in within
+        and not (comparison.workload in by_streams and workloads_part.is_of_streams(comparison))
     ]
     # Where the whole machine was not compared, the picture is of what the conclusion is about then.
     main = main or host_comparisons.at_widest(deciding)
@@ -116,7 +118,11 @@ def render(summary: Summary, alone: bool) -> str:
         several=several,
         why_not=recorded.why_not_compared(result),
         sides=sides,
-        others=[one for one in deciding if id(one) not in shown and (one.is_of_smt, one.placement) not in shown],
+        others=[
+            comparison
+            for comparison in deciding
+            if id(comparison) not in shown and (comparison.is_of_smt, comparison.placement) not in shown
+        ],
         further=further,
         further_chart=_of_further(further, several),
         busy=" or ".join(dict.fromkeys(placements.title(comparison.placement) for comparison in main)),
@@ -160,8 +166,11 @@ def _of_further(further: t.Sequence[Comparison], several: bool) -> charts.Pictur
     """Draw the comparisons of arms by other metrics, where they are about the whole machine."""
     widest = host_comparisons.at_widest(further, every_metric=True)
     rows = [
-        report_text.ratio_row(f"{one.title}, {one.metric}{', ' + one.candidate.arm_title if several else ''}", one)
-        for one in widest
+        report_text.ratio_row(
+            f"{comparison.title}, {comparison.metric}{', ' + comparison.candidate.arm_title if several else ''}",
+            comparison,
+        )
+        for comparison in widest
     ]
     return forest(rows, widest, ("worse", "better"))
 
@@ -179,7 +188,9 @@ def _effects(comparisons: t.Sequence[Comparison]) -> list[dict[str, t.Any]]:
             # A metric of another direction would take the numbers from the axis; the table has it.
             directions = {comparison.better for comparison in group if comparison.primary} or {group[0].better}
             rows = []
-            for comparison in (one for one in group if one.primary or {one.better} == directions):
+            for comparison in (
+                comparison for comparison in group if comparison.primary or {comparison.better} == directions
+            ):
                 parts_of_label = [
                     comparison.title,
                     *([] if comparison.primary else [comparison.metric]),

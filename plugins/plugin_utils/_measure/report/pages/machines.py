@@ -89,7 +89,9 @@ def _best(rows: t.Sequence[hardware_classes.Row], with_run: bool) -> list[tuple[
     for (_name, unit), members in by_workload.items():
         firsts = []
         for name, what in FIGURES.items():
-            known = [(figure, row, one) for row, one in members if (figure := getattr(one, name)) is not None]
+            known = [
+                (figure, row, capacity) for row, capacity in members if (figure := getattr(capacity, name)) is not None
+            ]
             if len({(row.run, row.host) for _value, row, _capacity in known}) > 1:
                 value, row, capacity = max(known, key=lambda entry: entry[0])
                 where = f"{row.host} ({row.run})" if with_run else row.host

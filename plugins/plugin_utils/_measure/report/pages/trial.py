@@ -74,7 +74,8 @@ def _forests(trial: records.Trial, comparisons: t.Sequence[effects.Comparison]) 
 
 def _forest(trial: records.Trial, comparisons: t.Sequence[effects.Comparison], title: str) -> charts.Picture:
     rows = [
-        report_text.ratio_row(f"{one.metric.name}, {trial.titles[one.candidate]}", one.judged) for one in comparisons
+        report_text.ratio_row(f"{comparison.metric.name}, {trial.titles[comparison.candidate]}", comparison.judged)
+        for comparison in comparisons
     ]
     named = "; ".join(f"{row.label} {comparison.judged.in_words}" for row, comparison in zip(rows, comparisons))
     return charts.forest(
@@ -86,10 +87,13 @@ def _points(trial: records.Trial, comparisons: t.Sequence[effects.Comparison]) -
     """Draw the observations of the primary metric."""
     rows = [
         report_text.ratio_row(
-            trial.titles[one.candidate], one.judged, f", {wording.counted(one.judged.n, 'observation')}", one.points
+            trial.titles[comparison.candidate],
+            comparison.judged,
+            f", {wording.counted(comparison.judged.n, 'observation')}",
+            comparison.points,
         )
-        for one in comparisons
-        if one.metric.is_primary
+        for comparison in comparisons
+        if comparison.metric.is_primary
     ]
     return (
         charts.spread(

@@ -60,7 +60,9 @@ def workloads(analysis: HostAnalysis) -> list[dict[str, t.Any]]:
         of_all_metrics = [level for level in analysis.levels if level.workload == name]
         levels = [level for level in of_all_metrics if level.primary]
         crossover = by_streams.get(name)
-        compared = [one for one in comparisons if one.workload == name and is_of_streams(one)]
+        compared = [
+            comparison for comparison in comparisons if comparison.workload == name and is_of_streams(comparison)
+        ]
         samples = analysis.samples.get(name, [])
         chart = _bars(levels, titles, measure)
         streams = _streams(samples, levels, titles, measure, compared, crossover)
