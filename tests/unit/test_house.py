@@ -96,9 +96,7 @@ def test_rooms_can_be_looked_over(side):
         # Alternatives are read one by one: one more is one file, not a new order of the house.
         registry = package / "registry.py"
         number = len(set(own) - (imported(registry) if registry.exists() else set()))
-        # A wing has its own files beside its rooms.
-        limit = MAX_FILES if package.name not in WINGS[side] else MAX_FILES + 6
-        assert number <= limit and lines <= MAX_LINES, package
+        assert number <= MAX_FILES and lines <= MAX_LINES, package
 
 
 # Words of earlier versions, by the standard term that took their place.

@@ -28,6 +28,23 @@ _HEAD = 16 << 10
 
 _NUMBER = re.compile(r"[0-9]{1,10}")
 _S390_PAIR = re.compile(r"(version|identification|machine) = (\w+)")
+# Those that tell one model from another: what a hardware class and a saved topology go by.
+MODEL_FIELDS = (
+    "vendor_id",
+    "cpu family",
+    "model",
+    "model name",
+    "stepping",
+    "CPU implementer",
+    "CPU part",
+    "CPU variant",
+    "CPU revision",
+    "cpu",
+    "machine",
+    "isa",
+    "uarch",
+    "Model Name",
+)
 
 
 class CpuInfo(t.NamedTuple):

@@ -39,23 +39,6 @@ from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime import
 from ansible_collections.threadwise.smt.plugins.module_utils._set.runtime.rollback import pending as pending_rollback
 from ansible_collections.threadwise.smt.plugins.module_utils._set.slot import record as slot_record
 
-# Fields of /proc/cpuinfo that a hardware class goes by.
-CLASS_FIELDS = (
-    "vendor_id",
-    "cpu family",
-    "model",
-    "model name",
-    "stepping",
-    "CPU implementer",
-    "CPU part",
-    "CPU variant",
-    "CPU revision",
-    "cpu",
-    "machine",
-    "isa",
-    "uarch",
-    "Model Name",
-)
 ARCHITECTURE_PATH = "proc/sys/kernel/arch"
 _ARCHITECTURE = re.compile(r"[a-z0-9_]{1,20}")
 # Field of /proc/cpuinfo, start of its value, architecture: for recorded trees, because uname describes another machine.
@@ -339,7 +322,7 @@ def hardware_class(fs: host_files.HostFs, topology: Topology, guest_of: "str | N
         sorted(map(len, topology.packages)),
         sizes["max"],
         guest_of,
-        list(map(fields.get, CLASS_FIELDS)),
+        list(map(fields.get, cpuinfo.MODEL_FIELDS)),
     ]
     digest = hashlib.sha256(json.dumps(parts).encode("utf-8")).hexdigest()
     return "-".join((name, shape, topology.numbering, digest[:8]))

@@ -11,7 +11,7 @@ import os
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import files
-from ansible_collections.threadwise.smt.plugins.module_utils._host.commands import PullError
+from ansible_collections.threadwise.smt.plugins.module_utils._keep.pull.errors import PullError
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import metrics as names
 
 MAX_BYTES = 1 << 20

@@ -15,9 +15,11 @@ import os
 import time
 import typing as t
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import commands, files, state_file, text as host_text
-from ansible_collections.threadwise.smt.plugins.module_utils._host.commands import PullError
+from ansible_collections.threadwise.smt.plugins.module_utils._host import files, state_file, text as host_text
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
+from ansible_collections.threadwise.smt.plugins.module_utils._host.resident import commands
 from ansible_collections.threadwise.smt.plugins.module_utils._keep.pull import metrics, repository
+from ansible_collections.threadwise.smt.plugins.module_utils._keep.pull.errors import PullError
 
 PLAY_SECONDS = 3600.0
 # The statuses of compliance that judge a host: the policy of the commit is valid, and the host was compared with it.
@@ -104,13 +106,13 @@ class Pull:
         try:
             self._accepted = commit = self._fetch()
             self._enforce(commit)
-        except PullError as error:
+        except HostError as error:
             what = "No newer commit can be had" if self._offered is None else f"Commit {self._offered[:12]} is refused"
             self._say(f"{what}: {error}. {self._instead()}")
             return None
         if commit != self._record.kept:
             self._keep(kept=commit)
-            with contextlib.suppress(PullError):
+            with contextlib.suppress(HostError):
                 self._repository.mark(repository.KEPT, commit)
             self._say(f"Commit {commit[:12]} is in use")
         return commit
@@ -132,7 +134,7 @@ class Pull:
         kept = t.cast(str, self._record.kept)
         try:
             self._enforce(kept)
-        except PullError as error:
+        except HostError as error:
             self._say(f"The policy of commit {kept[:12]}, which was in use, cannot be enforced any more: {error}")
             return None
         return kept
@@ -194,7 +196,7 @@ class Pull:
             if self._verdict(_DOCUMENT) is None:
                 raise PullError(done.reason)
             judged = self._scratch.text(_METRICS, metrics.MAX_BYTES)
-        except (PullError, OSError, ValueError) as error:
+        except (HostError, OSError, ValueError) as error:
             self._say(
                 f"It is not known whether {self._options.host} complies with the policy of commit {commit[:12]}:"
                 f" {error}"
@@ -212,7 +214,7 @@ class Pull:
         try:
             done = commands.run(["systemctl", "reboot"], REBOOT_SECONDS, "/", {})
             why = None if done.status == 0 else done.reason
-        except PullError as error:
+        except HostError as error:
             why = str(error)
         if why is not None:
             self._say(f"{self._options.host} cannot be rebooted, and keeps its slot until the next pull: {why}")
@@ -299,7 +301,7 @@ class Pull:
         )
         try:
             metrics.write(self._options.metrics, metrics.text(self._options.host, outcome))
-        except PullError as error:
+        except HostError as error:
             self._say(str(error))
 
     @staticmethod

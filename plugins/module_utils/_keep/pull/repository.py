@@ -11,8 +11,10 @@ import os
 import re
 import shutil
 
-from ansible_collections.threadwise.smt.plugins.module_utils._host import commands, durable
-from ansible_collections.threadwise.smt.plugins.module_utils._host.commands import PullError
+from ansible_collections.threadwise.smt.plugins.module_utils._host import durable
+from ansible_collections.threadwise.smt.plugins.module_utils._host.errors import HostError
+from ansible_collections.threadwise.smt.plugins.module_utils._host.resident import commands
+from ansible_collections.threadwise.smt.plugins.module_utils._keep.pull.errors import PullError
 
 GIT_SECONDS = 600.0
 # Refs: what the repository offers, the newest commit with a good signature, and the one that is kept. What has a ref is
@@ -49,7 +51,7 @@ class Repository:
         self._remove_locks()
         try:
             return self._fetch()
-        except PullError:
+        except HostError:
             # git does not mend what a power cut left of its files. All that counts is kept elsewhere.
             if self._succeeds("fsck", "--connectivity-only", "--no-dangling"):
                 raise
@@ -98,7 +100,7 @@ class Repository:
             # On a full disk nothing can be put right, and most often nothing has to be.
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(path, ".git", "index.lock"))
-            with contextlib.suppress(PullError):
+            with contextlib.suppress(HostError):
                 git(path, "reset", "--quiet", "--hard", commit)
             return path
         new = f"{path}.new"
@@ -136,7 +138,7 @@ class Repository:
     def _succeeds(self, command: str, *arguments: str) -> bool:
         try:
             self._git(command, *arguments)
-        except PullError:
+        except HostError:
             return False
         return True
 
@@ -148,7 +150,7 @@ def commit(directory: str, name: str) -> "str | None":
     """Return the commit that a name stands for in a directory with a repository, None where there is none."""
     try:
         revision = git(directory, "rev-parse", "--verify", f"{name}^{{commit}}")
-    except PullError:
+    except HostError:
         return None
     return revision if COMMIT.fullmatch(revision) else None
 

@@ -25,17 +25,6 @@ _IDENTITY_FILES = (
     "proc/device-tree/system-id",
     "etc/machine-id",
 )
-_MODEL_FIELDS = (
-    "vendor_id",
-    "cpu family",
-    "model",
-    "model name",
-    "stepping",
-    "CPU implementer",
-    "CPU part",
-    "cpu",
-    "machine",
-)
 
 
 def save(fs: HostFs, topology: Topology) -> bool:
@@ -100,7 +89,7 @@ def machine_key(fs: HostFs) -> str:
 
 def _key(identity: str, fs: HostFs) -> str:
     fields = cpuinfo.read_first(fs)
-    model = [f"{name}={fields[name]}" for name in _MODEL_FIELDS if name in fields]
+    model = [f"{name}={fields[name]}" for name in cpuinfo.MODEL_FIELDS if name in fields]
     return hashlib.sha256("\n".join([identity, *model]).encode("utf-8")).hexdigest()
 
 

@@ -57,7 +57,7 @@ PLACE = frozenset(
 FIELDS = frozenset(
     (
         *PLACE,
-        *facts.CLASS_FIELDS,
+        *cpuinfo.MODEL_FIELDS,
         *(field for field, _start, _name in facts.ARCHITECTURE_SIGNS),
         *("microcode", "cpu MHz", "flags", "clock", "revision", "timebase", "platform", "Features", "version"),
         *("facilities", "max thread id", "# processors", "features", "mmu"),

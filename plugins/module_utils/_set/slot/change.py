@@ -10,12 +10,12 @@ import time
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.module_utils._host import (
-    commands,
     files as host_files,
     locks,
     state_file,
     text as host_text,
 )
+from ansible_collections.threadwise.smt.plugins.module_utils._host.resident import commands
 from ansible_collections.threadwise.smt.plugins.module_utils._set.slot import (
     alerts,
     exchange,
@@ -198,7 +198,7 @@ def _ask(slot: Slot, endpoint: str, group: str, host: str) -> None:
     argv = list(slot.acquire if endpoint == fleetlock.ACQUIRE else slot.release)
     try:
         done = commands.run(argv, COMMAND_SECONDS, "/", {}, is_shown=False)
-    except commands.PullError as error:
+    except commands.CommandError as error:
         raise exchange.RefusedError(str(error)) from None
     if done.status != 0:
         message = host_text.printable(

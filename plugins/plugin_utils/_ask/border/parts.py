@@ -20,20 +20,22 @@ from typing import ClassVar
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import arms, placements
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border import schema, text
 
-try:
+
+class _StandIn:
+    """Stands in for msgspec, so that an action can say in a sentence what is missing."""
+
+    Meta = field = staticmethod(lambda *_arguments, **_options: None)
+    UnsetType, UNSET = type(None), None
+
+    class Struct:
+        def __init_subclass__(cls, **_options: t.Any) -> None:
+            pass
+
+
+if t.TYPE_CHECKING or schema.MISSING_LIBRARY is None:
     import msgspec
-except ImportError:
-
-    class msgspec:  # type: ignore[no-redef]  # noqa: N801
-        """Stands in, so that an action can say in a sentence what is missing."""
-
-        Meta = field = staticmethod(lambda *_arguments, **_options: None)
-        UnsetType, UNSET = type(None), None
-
-        class Struct:
-            def __init_subclass__(cls, **_options: t.Any) -> None:
-                pass
-
+else:
+    msgspec = _StandIn
 
 Made = t.TypeVar("Made")
 # Of a field that came later, in data of an earlier version; as false as None, and not written again.

@@ -7,12 +7,13 @@ The limits allow for machines of 8192 CPUs (NR_CPUS with CONFIG_MAXSMP in the ke
 
 from __future__ import annotations
 
+import importlib
 import typing as t
 
 from ansible_collections.threadwise.smt.plugins.plugin_utils._ask.border.text import MOMENT as MOMENT_PATTERN
 
 try:
-    import msgspec as _msgspec  # noqa: F401
+    importlib.import_module("msgspec")
 except ImportError as error:
     MISSING_LIBRARY: ImportError | None = error
 else:

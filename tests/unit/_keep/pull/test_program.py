@@ -15,7 +15,7 @@ import tempfile
 
 import night
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._host import commands
+from ansible_collections.threadwise.smt.plugins.module_utils._host.resident import commands
 from ansible_collections.threadwise.smt.plugins.module_utils._keep.pull import metrics, program, repository
 from ansible_collections.threadwise.smt.plugins.module_utils._know.vocabulary import metrics as names
 from ansible_collections.threadwise.smt.plugins.plugin_utils._keep.files import metrics as of_check
@@ -126,7 +126,7 @@ def test_a_command_that_never_ends_is_ended_and_its_commit_refused(place, monkey
 def test_a_command_that_takes_too_long_ends_with_its_children(tmp_path, monkeypatch, leader, child):
     monkeypatch.setattr(commands, "TERM_SECONDS", 0.5)
     script = f'sh -c "{child}; :" & echo $! >child; {leader}'
-    with pytest.raises(commands.PullError, match=r"\Ash took longer than 1 s and was ended\Z"):
+    with pytest.raises(commands.CommandError, match=r"\Ash took longer than 1 s and was ended\Z"):
         commands.run(["sh", "-c", script], 1, str(tmp_path), {})
     pid = (tmp_path / "child").read_text().strip()
     seen = subprocess.run(["ps", "-o", "stat=", "-p", pid], stdout=subprocess.PIPE, text=True, check=False)

@@ -12,9 +12,9 @@ import subprocess
 import night
 import prometheus_server
 import pytest
-from ansible_collections.threadwise.smt.plugins.module_utils._host.commands import PullError
 from ansible_collections.threadwise.smt.plugins.module_utils._host.files import HostFs
 from ansible_collections.threadwise.smt.plugins.module_utils._keep.pull import metrics
+from ansible_collections.threadwise.smt.plugins.module_utils._keep.pull.errors import PullError
 from ansible_collections.threadwise.smt.plugins.module_utils._know.topology.topology import Topology
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage import cores, look, program, room, textfile
 from ansible_collections.threadwise.smt.plugins.module_utils._measure.usage.cores import Span

@@ -23,8 +23,8 @@ _MAX_LINES, _MAX_LINE = 400, 4000
 _REASON = re.compile(r"\[?(error|fatal)\b", re.IGNORECASE)
 
 
-class PullError(HostError):
-    """A commit cannot be used, or none can be had; the message says why."""
+class CommandError(HostError):
+    """A command cannot be started, or takes too long; the message says why."""
 
 
 class Done(t.NamedTuple):
@@ -60,7 +60,7 @@ def run(
         is_shown: whether what it prints goes to the journal.
 
     Raises:
-        PullError: it cannot be started, or it took too long.
+        CommandError: it cannot be started, or it took too long.
     """
     name = os.path.basename(argv[0])
     kept: collections.deque[str] = collections.deque(maxlen=_MAX_LINES)
@@ -76,7 +76,7 @@ def run(
             start_new_session=True,
         )
     except OSError as error:
-        raise PullError(f"{name} cannot be started: {error}") from None
+        raise CommandError(f"{name} cannot be started: {error}") from None
     # A process that it left running may hold its output open for ever: the command ends when it ends itself.
     reader = threading.Thread(target=_pass_on, args=(process.stdout, kept, is_shown), daemon=True)
     reader.start()
@@ -84,7 +84,7 @@ def run(
         process.wait(seconds)
     except subprocess.TimeoutExpired:
         _end(process)
-        raise PullError(f"{name} took longer than {seconds:.0f} s and was ended") from None
+        raise CommandError(f"{name} took longer than {seconds:.0f} s and was ended") from None
     reader.join(TERM_SECONDS)
     return Done(process.returncode, list(kept))
 
